@@ -1,0 +1,5 @@
+//! What touches the kernel: the disk trait with its real and simulated forms, the executor.
+//!
+//! Nothing above this module names glommio.
+
+pub mod disk;
