@@ -3,3 +3,4 @@
 //! Nothing above this module names glommio.
 
 pub mod disk;
+pub mod socket;
