@@ -50,3 +50,8 @@ const _: () = assert!(SMALL_FRAME_BYTES_MAX <= SOCKET_READ_BYTES_MAX);
 /// Calls of one shard to one other that may be unanswered. Beyond it callers wait, and with them
 /// their connections. Enough for 64 connections with 16 requests each.
 pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
+
+/// Elements of all arrays of one request together. A count costs few bytes on the wire but about a
+/// hundred in memory, so the size of the frame alone is no bound. Beyond it the connection is
+/// closed, as for any malformed request.
+pub const REQUEST_ELEMENTS_MAX: usize = 200_000;
