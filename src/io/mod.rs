@@ -3,3 +3,6 @@
 //! Nothing above this module names glommio.
 
 pub mod disk;
+pub mod executor;
+pub mod local;
+pub mod probe;
