@@ -187,7 +187,8 @@ fn the_heart_beats_quickly_only_while_there_is_work() {
 
 /// Two executors pass one message to and fro through bounded mailboxes while busy threads compete
 /// for their cores: the case in which the runtime parks although tasks are runnable. The short
-/// preempt period makes it likely; without the heartbeat this hangs within seconds.
+/// preempt period makes it likely; without the heartbeat this hangs within seconds (see it with
+/// `RINGMAIN_TEST_NO_HEARTBEAT=1`). `RINGMAIN_LONG=1` runs it for a minute.
 #[test]
 fn a_mailbox_between_cores_survives_contention() {
     let long = std::env::var("RINGMAIN_LONG").is_ok_and(|value| value == "1");
