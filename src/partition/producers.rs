@@ -45,7 +45,7 @@ pub fn last_sequence(first_sequence: i32, record_count: i32) -> i32 {
     if first_sequence == NO_SEQUENCE {
         return NO_SEQUENCE;
     }
-    sequence_after(first_sequence, record_count.saturating_sub(1))
+    sequence_after(first_sequence, record_count.saturating_sub(1).max(0))
 }
 
 fn wrapped(sequence: i64) -> i32 {

@@ -3,7 +3,7 @@
 //! ```text
 //! version                  int16   1
 //! crc                      uint32  CRC-32C of all that follows
-//! entries                  int32   how many, then each, 42 bytes:
+//! entries                  int32   how many, then each, 46 bytes:
 //!   producer_id              int64
 //!   producer_epoch           int16
 //!   last_sequence            int32   -1 without a batch
@@ -30,7 +30,7 @@ use crate::partition::error::CorruptCheckpoint;
 
 const VERSION: i16 = 1;
 const ENTRIES_START: usize = 6;
-const ENTRY_BYTES: usize = 42;
+const ENTRY_BYTES: usize = 46;
 
 /// One entry of the file.
 #[derive(Debug, Clone, Copy)]
