@@ -55,3 +55,18 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 1024;
 /// hundred in memory, so the size of the frame alone is no bound. Beyond it the connection is
 /// closed, as for any malformed request.
 pub const REQUEST_ELEMENTS_MAX: usize = 200_000;
+
+/// Batches remembered per producer and partition, to answer a retry with the offset that it got
+/// the first time. Clients keep at most five in flight (KIP-98). An older retry:
+/// OUT_OF_ORDER_SEQUENCE_NUMBER.
+pub const PRODUCER_BATCHES_REMEMBERED: usize = 5;
+
+/// Producers remembered per partition. Short-lived producers each bring an id of their own, and
+/// an id costs about 300 bytes until it expires. Beyond it the least recently used are forgotten:
+/// their next batch is accepted with any sequence, as after an expiry.
+pub const PRODUCERS_PER_PARTITION_MAX: usize = 10_000;
+
+/// Partitions remembered by all fetch sessions of a shard, about 200 bytes each. Beyond it a full
+/// fetch gets no session, and a session that grows is closed (FETCH_SESSION_ID_NOT_FOUND): both
+/// kinds of clients go on with full fetches.
+pub const FETCH_SESSION_PARTITIONS_PER_SHARD_MAX: usize = 100_000;

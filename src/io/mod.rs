@@ -4,3 +4,6 @@
 
 pub mod disk;
 pub mod socket;
+pub mod executor;
+pub mod local;
+pub mod probe;
