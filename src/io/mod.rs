@@ -3,7 +3,7 @@
 //! Nothing above this module names glommio.
 
 pub mod disk;
-pub mod socket;
 pub mod executor;
 pub mod local;
 pub mod probe;
+pub mod socket;
