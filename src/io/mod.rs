@@ -3,3 +3,5 @@
 //! Nothing above this module names glommio.
 
 pub mod disk;
+pub mod real_disk;
+pub mod sim_disk;
