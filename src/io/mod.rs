@@ -6,4 +6,6 @@ pub mod disk;
 pub mod executor;
 pub mod local;
 pub mod probe;
+pub mod real_disk;
+pub mod sim_disk;
 pub mod socket;

@@ -1,0 +1,1 @@
+//! A disk in memory that loses what was not flushed.
