@@ -26,8 +26,7 @@ use kafka_protocol::messages::{
     AlterConfigsRequest, ApiVersionsRequest, ApiVersionsResponse, BrokerId,
     CreatePartitionsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest,
     DescribeConfigsRequest, DescribeTopicPartitionsRequest, FetchRequest,
-    IncrementalAlterConfigsRequest, InitProducerIdRequest, MetadataRequest,
-    OffsetForLeaderEpochRequest,
+    IncrementalAlterConfigsRequest, MetadataRequest, OffsetForLeaderEpochRequest,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use uuid::Uuid;
@@ -454,12 +453,7 @@ fn probe(wire: &mut Wire, key: i16, version: i16, topic: &str, id: Uuid) -> Opti
                 ]);
             wire.call(version, &request).topics[0].partitions[0].error_code
         }
-        22 => {
-            let request = InitProducerIdRequest::default()
-                .with_transactional_id(None)
-                .with_transaction_timeout_ms(1000);
-            wire.call(version, &request).error_code
-        }
+        22 => calls::init_producer_id(wire, version).error_code,
         23 => {
             let partition = OffsetForLeaderPartition::default()
                 .with_current_leader_epoch(-1)

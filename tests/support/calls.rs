@@ -25,12 +25,14 @@ use super::wire::Wire;
 
 /// Kafka's error codes that the tests name.
 pub mod code {
+    pub const UNKNOWN_SERVER_ERROR: i16 = -1;
     pub const NONE: i16 = 0;
     pub const OFFSET_OUT_OF_RANGE: i16 = 1;
     pub const CORRUPT_MESSAGE: i16 = 2;
     pub const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
     pub const LEADER_NOT_AVAILABLE: i16 = 5;
     pub const MESSAGE_TOO_LARGE: i16 = 10;
+    pub const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
     pub const INVALID_TOPIC_EXCEPTION: i16 = 17;
     pub const INVALID_REQUIRED_ACKS: i16 = 21;
     pub const INVALID_TIMESTAMP: i16 = 32;
@@ -286,14 +288,20 @@ pub fn list_offsets(
         .swap_remove(0)
 }
 
-/// A new producer id: `(id, epoch)`.
-pub fn init_producer_id(wire: &mut Wire) -> InitProducerIdResponse {
+/// A new producer id and its epoch.
+pub fn init_producer_id(wire: &mut Wire, version: i16) -> InitProducerIdResponse {
     let request = InitProducerIdRequest::default()
         .with_transactional_id(None)
-        .with_transaction_timeout_ms(60_000)
-        .with_producer_id((-1).into())
-        .with_producer_epoch(-1);
-    let response = wire.call(4, &request);
-    assert_eq!(response.error_code, 0, "InitProducerId");
+        .with_transaction_timeout_ms(60_000);
+    let mut response = wire.call(version, &request);
+    // Kafka's first answer may be "not yet, ask again".
+    for _ in 0..100 {
+        if response.error_code != code::COORDINATOR_LOAD_IN_PROGRESS {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        response = wire.call(version, &request);
+    }
+    assert_eq!(response.error_code, 0, "InitProducerId v{version}");
     response
 }

@@ -8,7 +8,6 @@
 
 pub mod batch;
 pub mod calls;
-pub mod clients;
 pub mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};
