@@ -88,10 +88,16 @@ pub async fn list_offsets(
                 let response = ListOffsetsPartitionResponse::default()
                     .with_partition_index(partition.partition_index);
                 match answer {
-                    Ok(found) => response
-                        .with_timestamp(found.timestamp.0)
-                        .with_offset(found.offset.0)
-                        .with_leader_epoch(found.leader_epoch.0),
+                    Ok(found) => {
+                        let response = response
+                            .with_timestamp(found.timestamp.0)
+                            .with_offset(found.offset.0);
+                        // The field came with version 4.
+                        match version {
+                            4.. => response.with_leader_epoch(found.leader_epoch.0),
+                            _ => response,
+                        }
+                    }
                     Err(error) => response.with_error_code(partition_code(&error).code()),
                 }
             });
