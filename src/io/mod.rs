@@ -5,3 +5,4 @@
 pub mod disk;
 pub mod real_disk;
 pub mod sim_disk;
+pub mod sim_executor;
