@@ -3,6 +3,7 @@
 mod crash;
 mod real;
 mod recovery;
+mod running;
 mod simulated;
 
 use bytes::Bytes;
