@@ -38,7 +38,7 @@ impl SimRandom {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -48,7 +48,7 @@ impl SimRandom {
 
     /// Below `bound`, which is not zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.next_u64() % bound
     }
 
     pub fn percent(&mut self, chance: u64) -> bool {
@@ -83,11 +83,14 @@ enum Inode {
 
 type Names = BTreeMap<String, usize>;
 
+/// Names with what they stand for afterwards; changed together.
+type NameChanges = Vec<(String, Option<usize>)>;
+
 #[derive(Debug, Default)]
 struct Dir {
     current: Names,
     durable: Names,
-    unsynced: Vec<(u64, Vec<(String, Option<usize>)>)>,
+    unsynced: Vec<(u64, NameChanges)>,
 }
 
 #[derive(Debug, Default)]
@@ -182,7 +185,7 @@ impl SimDisk {
                 Inode::File(file) => Inode::File(file.after_crash(&mut random, kept_percent)),
             })
             .collect();
-        Self::with_inodes(random.next(), inodes)
+        Self::with_inodes(random.next_u64(), inodes)
     }
 
     /// The disk after the process was killed and the machine went on: nothing that completed is
@@ -218,7 +221,7 @@ impl SimDisk {
                 }
             })
             .collect();
-        let disk = Self::with_inodes(random.next(), inodes);
+        let disk = Self::with_inodes(random.next_u64(), inodes);
         disk.lock().next_change = state.next_change;
         disk
     }
@@ -318,11 +321,7 @@ impl SimDisk {
         Ok(())
     }
 
-    async fn change_dir(
-        &self,
-        dir: usize,
-        changes: Vec<(String, Option<usize>)>,
-    ) -> io::Result<()> {
+    async fn change_dir(&self, dir: usize, changes: NameChanges) -> io::Result<()> {
         self.operate(|state| {
             let id = state.next_change;
             state.next_change += 1;
