@@ -8,4 +8,4 @@ pub mod local;
 pub mod probe;
 pub mod real_disk;
 pub mod sim_disk;
-pub mod socket;
+pub mod sim_executor;

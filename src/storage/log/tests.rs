@@ -1,6 +1,10 @@
 //! Tests of the log, on the real disk and on the simulated one.
 
+mod crash;
 mod real;
+mod recovery;
+mod running;
+mod simulated;
 
 use bytes::Bytes;
 
@@ -89,4 +93,64 @@ fn append<D: Disk>(log: &Log<D, ()>, records: i32, payload_bytes: usize) -> Offs
     let end = batch.last_offset.next();
     log.append(batch, TimestampMs(1_000)).unwrap();
     end
+}
+
+/// State whose every change shows: what a log's batches were, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Trace {
+    batches: u64,
+    hash: u64,
+    /// Where it ends; nothing before the first batch.
+    end: Option<Offset>,
+    /// Replayed batches that did not follow.
+    gaps: u64,
+}
+
+impl Trace {
+    fn apply(&mut self, base: Offset, last: Offset) {
+        self.gaps += u64::from(self.end.is_some_and(|end| end != base));
+        self.batches += 1;
+        self.hash = self.hash.wrapping_mul(0x0100_0000_01b3) ^ (base.0 as u64 + 1);
+        self.end = Some(last.next());
+    }
+}
+
+impl DerivedState for Trace {
+    fn encode_snapshot(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for number in [
+            self.batches,
+            self.hash,
+            self.end.map_or(u64::MAX, |end| end.0 as u64),
+            self.gaps,
+        ] {
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_be_bytes());
+        bytes
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), String> {
+        let (body, checksum) = snapshot.split_last_chunk::<4>().ok_or("it is too short")?;
+        if crc32c::crc32c(body) != u32::from_be_bytes(*checksum) || body.len() != 32 {
+            return Err("its checksum does not match".to_owned());
+        }
+        let number = |nth: usize| u64::from_be_bytes(body[nth * 8..][..8].try_into().unwrap());
+        *self = Self {
+            batches: number(0),
+            hash: number(1),
+            end: (number(2) != u64::MAX).then_some(Offset(number(2) as i64)),
+            gaps: number(3),
+        };
+        Ok(())
+    }
+
+    fn replay(&mut self, batch: &BatchView<'_>) {
+        self.apply(batch.base_offset(), batch.last_offset());
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
 }
