@@ -9,3 +9,4 @@ pub mod probe;
 pub mod real_disk;
 pub mod sim_disk;
 pub mod sim_executor;
+pub mod socket;
