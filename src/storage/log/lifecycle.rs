@@ -1,7 +1,7 @@
 //! A log's checkpoints, its deletion from the front, its end.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::segment::Segment;
@@ -28,6 +28,9 @@ const INDEX_BEHIND_BYTES_MAX: u64 = 8 << 20;
 
 /// The longest name that file systems take, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+
+/// How the names of folders that are being deleted end.
+const DOOMED_SUFFIX: &str = "-delete";
 
 /// A segment as retention sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,7 +196,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                     .get(1)
                     .is_some_and(|next| next.base <= state.log_start.min(state.flushed.offset));
                 let is_finished = state.segments.front().is_some_and(|first| {
-                    first.base < state.flushed.segment_base && first.is_saved()
+                    first.base < state.flushed.segment_base && !first.is_saving.get()
                 });
                 if !(lies_below && is_finished) {
                     break;
@@ -201,7 +204,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                 state.segments.pop_front()
             };
             let Some(segment) = segment else { break };
-            segment.close();
+            segment.doom().await;
             for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
                 remove_if_there(&inner.core.disk, inner.dir.join(segment.file_name(kind))).await?;
             }
@@ -285,8 +288,8 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     }
 
     /// Stops the log and removes its folder, as Kafka does: renamed to `….<uuid>-delete` first,
-    /// which is durable before anything is removed. Folders with such names that a crash left
-    /// behind may be removed at start.
+    /// which is durable before anything is removed. [`remove_doomed_dirs`] removes what a crash
+    /// leaves behind.
     ///
     /// # Errors
     /// The device failed.
@@ -303,7 +306,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             state.segments.iter().cloned().collect()
         };
         for segment in segments {
-            segment.close();
+            segment.doom().await;
         }
         let disk = &inner.core.disk;
         let doomed = doomed_dir(&inner.dir, uuid::Uuid::new_v4());
@@ -315,9 +318,22 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     }
 }
 
+/// Removes folders whose deletion was interrupted, for the start; returns their names.
+///
+/// # Errors
+/// The data directory cannot be read, or a folder not be removed.
+pub async fn remove_doomed_dirs<D: Disk>(disk: &D, data_dir: &Path) -> io::Result<Vec<String>> {
+    let mut doomed = disk.list_dir(data_dir).await?;
+    doomed.retain(|name| name.ends_with(DOOMED_SUFFIX));
+    for name in &doomed {
+        disk.remove_dir_all(&data_dir.join(name)).await?;
+    }
+    Ok(doomed)
+}
+
 /// The name of a folder that is being deleted, shortened to what file systems take.
-fn doomed_dir(dir: &std::path::Path, id: uuid::Uuid) -> PathBuf {
-    let suffix = format!(".{}-delete", id.simple());
+fn doomed_dir(dir: &Path, id: uuid::Uuid) -> PathBuf {
+    let suffix = format!(".{}{DOOMED_SUFFIX}", id.simple());
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let mut kept = name.len().min(NAME_BYTES_MAX - suffix.len());
     while !name.is_char_boundary(kept) {
@@ -330,13 +346,6 @@ async fn remove_if_there<D: Disk>(disk: &D, path: PathBuf) -> io::Result<()> {
     match disk.remove_file(&path).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-impl<F: DiskFile> Segment<F> {
-    /// Whether the index files hold all of the segment.
-    fn is_saved(&self) -> bool {
-        self.index.borrow().is_none()
     }
 }
 
@@ -411,6 +420,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let index = segment.index.borrow().clone();
         let Some(mut index) = index else { return };
         self.state.borrow_mut().background_tasks += 1;
+        segment.is_saving.set(true);
         let inner = self.clone();
         (self.core.spawn)(Box::pin(async move {
             index.note_time();
@@ -432,6 +442,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
                     *segment.index.borrow_mut() = Some(index);
                 }
             }
+            segment.is_saving.set(false);
             inner.state.borrow_mut().background_tasks -= 1;
             inner.progress_waiters.wake_all();
         }));

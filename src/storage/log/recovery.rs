@@ -285,8 +285,12 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             checkpoint.position.0 == 0 || self.found_more || self.report.cut.is_some()
         }) && !scanned.is_empty()
         {
-            // The entry of a file that is written from now on must be durable.
+            // The entries of a file that is written from now on, and of its folder, must be durable:
+            // a process that was killed may have left them otherwise.
             self.io(self.core.disk.sync_dir(self.dir).await)?;
+            if let Some(parent) = self.dir.parent() {
+                self.io(self.core.disk.sync_dir(parent).await)?;
+            }
         }
         self.remove_stale_files(log_end).await?;
         Ok(Recovered {
