@@ -331,8 +331,8 @@ fn a_relaxed_flush_rule_acknowledges_what_the_device_has() {
         let operations = life.core.disk.operations();
         assert_eq!(
             operations - before,
-            4,
-            "folder, file, reserve, write: no flush"
+            5,
+            "file, both folders, reserve, write: no flush"
         );
         opened.log.request_flush();
         opened.log.flush_through(end).await.unwrap();
