@@ -78,6 +78,11 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         }
     }
 
+    /// The last known checkpoint, without any work: for a log that could not be closed.
+    pub fn last_checkpoint(&self) -> PartitionCheckpoint {
+        self.inner.state.borrow().last_checkpoint.clone()
+    }
+
     async fn new_checkpoint(&self) -> io::Result<PartitionCheckpoint> {
         let inner = &self.inner;
         let (end, snapshot) = {
@@ -287,13 +292,22 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         Ok(state.last_checkpoint.clone())
     }
 
-    /// Stops the log and removes its folder, as Kafka does: renamed to `….<uuid>-delete` first,
-    /// which is durable before anything is removed. [`remove_doomed_dirs`] removes what a crash
-    /// leaves behind.
+    /// Stops the log and removes its folder: [`retire`](Self::retire), then the files.
     ///
     /// # Errors
     /// The device failed.
     pub async fn delete(&self) -> io::Result<()> {
+        let doomed = self.retire().await?;
+        self.inner.core.disk.remove_dir_all(&doomed).await
+    }
+
+    /// Stops the log and renames its folder to `….<uuid>-delete`, as Kafka does. When it resolves,
+    /// that is durable and the folder's name is free for another topic; the returned folder is to
+    /// be removed. [`remove_doomed_dirs`] removes what a crash leaves behind.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn retire(&self) -> io::Result<PathBuf> {
         let inner = &self.inner;
         inner.stop().await;
         let segments: Vec<_> = {
@@ -314,7 +328,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         if let Some(parent) = inner.dir.parent() {
             disk.sync_dir(parent).await?;
         }
-        disk.remove_dir_all(&doomed).await
+        Ok(doomed)
     }
 }
 
