@@ -8,7 +8,7 @@ use super::batch_view::BatchView;
 /// The log asks for a snapshot at its own end: whenever it calls
 /// [`encode_snapshot`](Self::encode_snapshot), the state must reflect exactly the batches appended
 /// so far. So a batch is appended first and applied to the state right after, without an await in
-/// between.
+/// between, and nobody holds the state borrowed mutably during an append.
 pub trait DerivedState: 'static {
     /// The state in bytes, as the `.snapshot` file holds it.
     fn encode_snapshot(&self) -> Vec<u8>;

@@ -43,7 +43,7 @@ use crate::io::disk::{Disk, Spawn};
 use segment::Segment;
 
 pub use append::AppendBatch;
-pub use lifecycle::SegmentInfo;
+pub use lifecycle::{SegmentInfo, remove_doomed_dirs};
 pub use reader::ReadOutcome;
 pub use recovery::RecoveryReport;
 pub use times::TimestampedOffset;
@@ -142,7 +142,7 @@ impl Default for LogEvents {
 
 /// What a log is opened with.
 pub struct LogSetup<S> {
-    /// The partition's folder, which must exist (durably, for its records to be).
+    /// The partition's folder, which must exist; the first append makes it durable.
     pub dir: PathBuf,
     pub config: LogConfig,
     /// Where recovery begins; without one, everything is scanned.

@@ -24,4 +24,7 @@ pub use batch_view::{BatchFault, BatchView};
 pub use checkpoint::PartitionCheckpoint;
 pub use derived::DerivedState;
 pub use error::{AppendError, LogError, OpenError, ReadError};
-pub use log::{AppendBatch, CoreStorage, Log, LogConfig, LogEvents, LogSetup, ReadOutcome};
+pub use log::{
+    AppendBatch, CoreStorage, Log, LogConfig, LogEvents, LogSetup, ReadOutcome, RecoveryReport,
+    SegmentInfo, TimestampedOffset,
+};

@@ -98,6 +98,22 @@ pub fn decode_leader_epochs(text: &str) -> Result<Vec<(LeaderEpoch, Offset)>, Pa
     Ok(epochs)
 }
 
+/// Makes a partition's folder with its `partition.metadata`. The folder's own entry becomes durable
+/// with the log's first append; until then a crash may take it, and it is made again.
+///
+/// # Errors
+/// The device failed.
+pub async fn create_partition_dir<D: Disk>(
+    disk: &D,
+    dir: &Path,
+    topic_id: TopicId,
+) -> io::Result<()> {
+    disk.create_dir_all(dir).await?;
+    let metadata = encode_partition_metadata(topic_id);
+    disk.write_file(&dir.join(PARTITION_METADATA), metadata.as_bytes())
+        .await
+}
+
 /// Replaces `name` in `dir` whole: written beside it, flushed, renamed, and the folder flushed.
 /// When it resolves, the new contents are on stable media.
 pub async fn replace_file<D: Disk>(

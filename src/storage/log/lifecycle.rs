@@ -1,7 +1,7 @@
 //! A log's checkpoints, its deletion from the front, its end.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::segment::Segment;
@@ -28,6 +28,9 @@ const INDEX_BEHIND_BYTES_MAX: u64 = 8 << 20;
 
 /// The longest name that file systems take, in bytes.
 const NAME_BYTES_MAX: usize = 255;
+
+/// How the names of folders that are being deleted end.
+const DOOMED_SUFFIX: &str = "-delete";
 
 /// A segment as retention sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,11 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                 state.last_checkpoint.clone()
             }
         }
+    }
+
+    /// The last known checkpoint, without any work: for a log that could not be closed.
+    pub fn last_checkpoint(&self) -> PartitionCheckpoint {
+        self.inner.state.borrow().last_checkpoint.clone()
     }
 
     async fn new_checkpoint(&self) -> io::Result<PartitionCheckpoint> {
@@ -193,7 +201,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                     .get(1)
                     .is_some_and(|next| next.base <= state.log_start.min(state.flushed.offset));
                 let is_finished = state.segments.front().is_some_and(|first| {
-                    first.base < state.flushed.segment_base && first.is_saved()
+                    first.base < state.flushed.segment_base && !first.is_saving.get()
                 });
                 if !(lies_below && is_finished) {
                     break;
@@ -201,7 +209,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                 state.segments.pop_front()
             };
             let Some(segment) = segment else { break };
-            segment.close();
+            segment.doom().await;
             for kind in [FileKind::Log, FileKind::OffsetIndex, FileKind::TimeIndex] {
                 remove_if_there(&inner.core.disk, inner.dir.join(segment.file_name(kind))).await?;
             }
@@ -284,13 +292,22 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         Ok(state.last_checkpoint.clone())
     }
 
-    /// Stops the log and removes its folder, as Kafka does: renamed to `….<uuid>-delete` first,
-    /// which is durable before anything is removed. Folders with such names that a crash left
-    /// behind may be removed at start.
+    /// Stops the log and removes its folder: [`retire`](Self::retire), then the files.
     ///
     /// # Errors
     /// The device failed.
     pub async fn delete(&self) -> io::Result<()> {
+        let doomed = self.retire().await?;
+        self.inner.core.disk.remove_dir_all(&doomed).await
+    }
+
+    /// Stops the log and renames its folder to `….<uuid>-delete`, as Kafka does. When it resolves,
+    /// that is durable and the folder's name is free for another topic; the returned folder is to
+    /// be removed. [`remove_doomed_dirs`] removes what a crash leaves behind.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub async fn retire(&self) -> io::Result<PathBuf> {
         let inner = &self.inner;
         inner.stop().await;
         let segments: Vec<_> = {
@@ -303,7 +320,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             state.segments.iter().cloned().collect()
         };
         for segment in segments {
-            segment.close();
+            segment.doom().await;
         }
         let disk = &inner.core.disk;
         let doomed = doomed_dir(&inner.dir, uuid::Uuid::new_v4());
@@ -311,13 +328,26 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         if let Some(parent) = inner.dir.parent() {
             disk.sync_dir(parent).await?;
         }
-        disk.remove_dir_all(&doomed).await
+        Ok(doomed)
     }
 }
 
+/// Removes folders whose deletion was interrupted, for the start; returns their names.
+///
+/// # Errors
+/// The data directory cannot be read, or a folder not be removed.
+pub async fn remove_doomed_dirs<D: Disk>(disk: &D, data_dir: &Path) -> io::Result<Vec<String>> {
+    let mut doomed = disk.list_dir(data_dir).await?;
+    doomed.retain(|name| name.ends_with(DOOMED_SUFFIX));
+    for name in &doomed {
+        disk.remove_dir_all(&data_dir.join(name)).await?;
+    }
+    Ok(doomed)
+}
+
 /// The name of a folder that is being deleted, shortened to what file systems take.
-fn doomed_dir(dir: &std::path::Path, id: uuid::Uuid) -> PathBuf {
-    let suffix = format!(".{}-delete", id.simple());
+fn doomed_dir(dir: &Path, id: uuid::Uuid) -> PathBuf {
+    let suffix = format!(".{}{DOOMED_SUFFIX}", id.simple());
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let mut kept = name.len().min(NAME_BYTES_MAX - suffix.len());
     while !name.is_char_boundary(kept) {
@@ -330,13 +360,6 @@ async fn remove_if_there<D: Disk>(disk: &D, path: PathBuf) -> io::Result<()> {
     match disk.remove_file(&path).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-impl<F: DiskFile> Segment<F> {
-    /// Whether the index files hold all of the segment.
-    fn is_saved(&self) -> bool {
-        self.index.borrow().is_none()
     }
 }
 
@@ -411,6 +434,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let index = segment.index.borrow().clone();
         let Some(mut index) = index else { return };
         self.state.borrow_mut().background_tasks += 1;
+        segment.is_saving.set(true);
         let inner = self.clone();
         (self.core.spawn)(Box::pin(async move {
             index.note_time();
@@ -432,6 +456,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
                     *segment.index.borrow_mut() = Some(index);
                 }
             }
+            segment.is_saving.set(false);
             inner.state.borrow_mut().background_tasks -= 1;
             inner.progress_waiters.wake_all();
         }));

@@ -16,6 +16,9 @@
 //! A segment gets its file only when all before it is flushed and trimmed; so a bad batch in a
 //! segment that has a successor is damage even without a checkpoint.
 
+mod derived;
+mod indexes;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -285,8 +288,12 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             checkpoint.position.0 == 0 || self.found_more || self.report.cut.is_some()
         }) && !scanned.is_empty()
         {
-            // The entry of a file that is written from now on must be durable.
+            // The entries of a file that is written from now on, and of its folder, must be durable:
+            // a process that was killed may have left them otherwise.
             self.io(self.core.disk.sync_dir(self.dir).await)?;
+            if let Some(parent) = self.dir.parent() {
+                self.io(self.core.disk.sync_dir(parent).await)?;
+            }
         }
         self.remove_stale_files(log_end).await?;
         Ok(Recovered {
@@ -307,6 +314,21 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             dir: self.dir.to_owned(),
             source,
         })
+    }
+
+    async fn open_segment(
+        &self,
+        segment: &Segment<D::File>,
+    ) -> Result<Rc<super::segment::OpenFile<D::File>>, OpenError> {
+        let opened = segment
+            .open(
+                &self.core.disk,
+                self.dir,
+                OpenMode::Existing,
+                &self.core.files,
+            )
+            .await;
+        self.io(opened)
     }
 
     fn corrupt(&self, base: Offset, position: u64, reason: impl ToString) -> OpenError {
@@ -417,274 +439,6 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             ));
         }
         Ok(start)
-    }
-
-    /// The index of the segment in which the scan begins, for what lies before it: from its files
-    /// where they are good, made anew otherwise.
-    async fn index_up_to(
-        &mut self,
-        segment: &Segment<D::File>,
-        start: Start,
-    ) -> Result<SegmentIndex, OpenError> {
-        if start.position == 0 {
-            return Ok(SegmentIndex::new(segment.base));
-        }
-        if let Some(mut index) = self.saved_index(segment, start).await? {
-            let before = index.clone();
-            index.cut(start.position);
-            self.index_is_stale = index != before;
-            let from = index.rewind_to_last_entry(self.config.index_interval_bytes);
-            if self
-                .walk(segment, &mut index, from, None, start)
-                .await?
-                .is_ok()
-            {
-                self.find_first_timestamp(segment, &mut index).await?;
-                segment.index_saved_bytes.set(start.position);
-                return Ok(index);
-            }
-        }
-        self.report.rebuilt_indexes += 1;
-        self.index_is_stale = self.folder.offset_indexes.contains(&segment.base)
-            || self.folder.time_indexes.contains(&segment.base);
-        let mut index = SegmentIndex::new(segment.base);
-        match self
-            .walk(segment, &mut index, 0, Some(segment.base), start)
-            .await?
-        {
-            Ok(()) => Ok(index),
-            Err((position, reason)) => Err(self.corrupt(segment.base, position, reason)),
-        }
-    }
-
-    async fn saved_index(
-        &self,
-        segment: &Segment<D::File>,
-        start: Start,
-    ) -> Result<Option<SegmentIndex>, OpenError> {
-        if !self.folder.has_indexes(segment.base) {
-            return Ok(None);
-        }
-        let disk = &self.core.disk;
-        let offsets = self.io(disk
-            .read_file(&self.path(segment.base, FileKind::OffsetIndex))
-            .await)?;
-        let times = self.io(disk
-            .read_file(&self.path(segment.base, FileKind::TimeIndex))
-            .await)?;
-        match SegmentIndex::decode(
-            segment.base,
-            &offsets,
-            &times,
-            segment.size_bytes.get().max(start.position),
-            Offset(i64::MAX),
-        ) {
-            Ok(index) => Ok(Some(index)),
-            Err(reason) => {
-                tracing::warn!(file = %self.path(segment.base, FileKind::OffsetIndex).display(), %reason, "the index is damaged and is made anew");
-                Ok(None)
-            }
-        }
-    }
-
-    /// Notes the batches from `from` up to the scan's start in the index. The inner error is where
-    /// and why the batches do not lead there.
-    async fn walk(
-        &mut self,
-        segment: &Segment<D::File>,
-        index: &mut SegmentIndex,
-        from: u64,
-        mut expected: Option<Offset>,
-        start: Start,
-    ) -> Result<Result<(), (u64, String)>, OpenError> {
-        let open = self.open_segment(segment).await?;
-        let mut scanner = Scanner::new(&open.file, start.position, Scanner::<D::File>::WALK_BYTES);
-        let mut position = from;
-        let result = loop {
-            match self.io(scanner.batch_at(position, expected).await)? {
-                Found::Batch(batch) => {
-                    self.report.scanned_bytes += batch.len() as u64;
-                    index.note(indexed(&batch, position), self.config.index_interval_bytes);
-                    position += batch.len() as u64;
-                    expected = Some(batch.last_offset().next());
-                }
-                Found::End => {
-                    break match expected {
-                        Some(end) if end != start.offset => Err((
-                            position,
-                            format!("the log is at {end} where {} was due", start.offset),
-                        )),
-                        _ => Ok(()),
-                    };
-                }
-                Found::Bad(fault) => break Err((position, fault.to_string())),
-            }
-        };
-        Ok(result)
-    }
-
-    async fn find_first_timestamp(
-        &self,
-        segment: &Segment<D::File>,
-        index: &mut SegmentIndex,
-    ) -> Result<(), OpenError> {
-        if index.first_timestamp().is_some() {
-            return Ok(());
-        }
-        let open = self.open_segment(segment).await?;
-        let mut scanner = Scanner::new(
-            &open.file,
-            segment.size_bytes.get(),
-            Scanner::<D::File>::LOOK_BYTES,
-        );
-        if let Found::Batch(first) = self.io(scanner.header_at(0).await)? {
-            index.set_first_timestamp(first.max_timestamp());
-        }
-        Ok(())
-    }
-
-    async fn open_segment(
-        &self,
-        segment: &Segment<D::File>,
-    ) -> Result<Rc<super::segment::OpenFile<D::File>>, OpenError> {
-        let opened = segment
-            .open(
-                &self.core.disk,
-                self.dir,
-                OpenMode::Existing,
-                &self.core.files,
-            )
-            .await;
-        self.io(opened)
-    }
-
-    /// Makes and saves the indexes of a segment that has a successor beginning at `end`.
-    async fn rebuild_rolled(
-        &mut self,
-        segment: &Segment<D::File>,
-        end: Offset,
-    ) -> Result<(), OpenError> {
-        self.report.rebuilt_indexes += 1;
-        let mut index = SegmentIndex::new(segment.base);
-        let whole = Start {
-            segment_base: segment.base,
-            position: segment.size_bytes.get(),
-            offset: end,
-        };
-        if let Err((position, reason)) = self
-            .walk(segment, &mut index, 0, Some(segment.base), whole)
-            .await?
-        {
-            return Err(self.corrupt(segment.base, position, reason));
-        }
-        index.note_time();
-        self.save_index(segment, &index, end).await
-    }
-
-    async fn save_index(
-        &self,
-        segment: &Segment<D::File>,
-        index: &SegmentIndex,
-        end: Offset,
-    ) -> Result<(), OpenError> {
-        let disk = &self.core.disk;
-        let offsets = index.encode_offsets(segment.size_bytes.get());
-        let times = index.encode_times(end);
-        let offsets_path = self.path(segment.base, FileKind::OffsetIndex);
-        let times_path = self.path(segment.base, FileKind::TimeIndex);
-        self.io(disk.write_file(&offsets_path, &offsets).await)?;
-        self.io(disk.write_file(&times_path, &times).await)?;
-        self.io(disk.sync_dir(self.dir).await)
-    }
-
-    /// Brings the derived state to the offset where the scan begins.
-    async fn restore_derived(
-        &mut self,
-        checkpoint: Option<&PartitionCheckpoint>,
-        trusted: &VecDeque<Rc<Segment<D::File>>>,
-        first: Option<&Segment<D::File>>,
-        first_index: &SegmentIndex,
-        start: Start,
-    ) -> Result<(), OpenError> {
-        let from = self.restore_snapshot(checkpoint, start.offset).await?;
-        let from = from.unwrap_or_else(|| {
-            self.derived.borrow_mut().clear();
-            Offset(i64::MIN)
-        });
-        let first_base = trusted
-            .front()
-            .map_or(start.segment_base, |first| first.base);
-        self.report.replayed_from = from.max(first_base);
-        for (nth, segment) in trusted.iter().enumerate() {
-            let end = trusted
-                .get(nth + 1)
-                .map_or(start.segment_base, |next| next.base);
-            if end > from {
-                self.replay(segment, 0, segment.size_bytes.get(), from)
-                    .await?;
-            }
-        }
-        if let Some(segment) = first
-            && start.offset > from
-        {
-            let position = first_index.position_at_or_before(from);
-            self.replay(segment, position, start.position, from).await?;
-        }
-        Ok(())
-    }
-
-    /// Restores the newest snapshot at or below `end` that is whole, and says where it stands.
-    async fn restore_snapshot(
-        &mut self,
-        checkpoint: Option<&PartitionCheckpoint>,
-        end: Offset,
-    ) -> Result<Option<Offset>, OpenError> {
-        let embedded = checkpoint.and_then(|checkpoint| checkpoint.snapshot.as_ref());
-        let mut candidates: Vec<Offset> = self.folder.snapshots.range(..=end).copied().collect();
-        if let Some((offset, bytes)) = embedded
-            && *offset <= end
-            && candidates.last().is_none_or(|newest| offset >= newest)
-            && self.derived.borrow_mut().restore(bytes).is_ok()
-        {
-            return Ok(Some(*offset));
-        }
-        while let Some(offset) = candidates.pop() {
-            let path = self.path(offset, FileKind::Snapshot);
-            let bytes = self.io(self.core.disk.read_file(&path).await)?;
-            let restored = self.derived.borrow_mut().restore(&bytes);
-            match restored {
-                Ok(()) => return Ok(Some(offset)),
-                Err(reason) => {
-                    tracing::warn!(file = %path.display(), %reason, "the snapshot is damaged; an older one is tried");
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Replays what lies between two positions of a file and is not below `from`.
-    async fn replay(
-        &mut self,
-        segment: &Segment<D::File>,
-        start: u64,
-        end: u64,
-        from: Offset,
-    ) -> Result<(), OpenError> {
-        let open = self.open_segment(segment).await?;
-        let mut scanner = Scanner::new(&open.file, end, Scanner::<D::File>::WALK_BYTES);
-        let mut position = start;
-        loop {
-            match self.io(scanner.batch_at(position, None).await)? {
-                Found::Batch(batch) => {
-                    position += batch.len() as u64;
-                    if batch.base_offset() >= from {
-                        self.derived.borrow_mut().replay(&batch);
-                    }
-                }
-                Found::End => return Ok(()),
-                Found::Bad(fault) => return Err(self.corrupt(segment.base, position, fault)),
-            }
-        }
     }
 
     /// Walks a segment from `position`, where `expected` is due, to its last whole batch, and cuts

@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use futures_lite::future::yield_now;
+
 use crate::base::{Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 use crate::storage::budget::{Budget, Slot};
@@ -46,6 +48,12 @@ pub struct Segment<F: DiskFile> {
     pub index_saved_bytes: Cell<u64>,
     /// The derived state before the first batch, to be saved when the file is made.
     pub snapshot: RefCell<Option<Vec<u8>>>,
+    /// A task writes the index files at the moment.
+    pub is_saving: Cell<bool>,
+    /// The files are being removed: nobody may open them any more.
+    pub is_doomed: Cell<bool>,
+    /// Opens in progress.
+    opening: Cell<usize>,
     file: Rc<Slot<OpenFile<F>>>,
     pub saved_index: Rc<Slot<SegmentIndex>>,
 }
@@ -63,6 +71,9 @@ impl<F: DiskFile> Segment<F> {
             index: RefCell::new(Some(SegmentIndex::new(base))),
             index_saved_bytes: Cell::new(0),
             snapshot: RefCell::new(None),
+            is_saving: Cell::new(false),
+            is_doomed: Cell::new(false),
+            opening: Cell::new(0),
             file: Rc::default(),
             saved_index: Rc::default(),
         }
@@ -95,9 +106,18 @@ impl<F: DiskFile> Segment<F> {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
+        if self.is_doomed.get() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the segment was deleted",
+            ));
+        }
         let path = dir.join(self.file_name(FileKind::Log));
+        self.opening.set(self.opening.get() + 1);
+        let opened = disk.open(&path, mode).await;
+        self.opening.set(self.opening.get() - 1);
         let file = Rc::new(OpenFile {
-            file: disk.open(&path, mode).await?,
+            file: opened?,
             shared: RefCell::new(None),
         });
         budget.load(&self.file, file.clone(), 1);
@@ -107,6 +127,16 @@ impl<F: DiskFile> Segment<F> {
     /// Closes the file where it is open, once its users are done.
     pub fn close(&self) {
         self.file.clear();
+    }
+
+    /// Lets nobody open the file any more. When it resolves, no open is in progress, so that the
+    /// name may go: the runtime looks at the path again while it opens a file, and must find it.
+    pub async fn doom(&self) {
+        self.is_doomed.set(true);
+        while self.opening.get() > 0 {
+            yield_now().await;
+        }
+        self.close();
     }
 
     /// Asks the index, in memory or loaded; nothing where it must be loaded first.

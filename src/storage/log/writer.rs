@@ -19,6 +19,7 @@ use futures_lite::future::zip;
 
 use super::segment::{OpenFile, Segment};
 use super::{Condition, LogInner, LogState, Mark};
+use crate::base::Offset;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 use crate::storage::derived::DerivedState;
@@ -266,8 +267,19 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             .open(&core.disk, &self.dir, OpenMode::Create, &core.files)
             .await?;
         core.disk.sync_dir(&self.dir).await?;
+        if Some(segment.base) == self.first_base()
+            && let Some(parent) = self.dir.parent()
+        {
+            // The first file of a log also makes its folder durable, so that making a folder needs
+            // no flush.
+            core.disk.sync_dir(parent).await?;
+        }
         segment.exists.set(true);
         Ok(file)
+    }
+
+    fn first_base(&self) -> Option<Offset> {
+        self.state.borrow().segments.front().map(|first| first.base)
     }
 
     pub(super) async fn open_active(&self, mark: Mark) -> io::Result<Rc<OpenFile<D::File>>> {

@@ -137,7 +137,7 @@ const STRICT: Scenario = Scenario {
 
 #[test]
 fn power_losses_at_every_operation_lose_nothing_acknowledged() {
-    for seed in 0..40 {
+    for seed in 0..24 {
         if let Err(error) = every_operation(Scenario { seed, ..STRICT }) {
             panic!("{error}");
         }

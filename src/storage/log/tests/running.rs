@@ -29,8 +29,8 @@ async fn open(life: &Life, config: LogConfig) -> Opened {
 
 #[test]
 fn a_failed_write_or_flush_stops_the_log_for_good_and_tells_the_owner() {
-    // The operations after opening: create, folder flush, reserve, write, flush.
-    for failing in 1..=5 {
+    // The operations after opening: create, folder flushes, reserve, write, flush.
+    for failing in 1..=6 {
         live(|life| async move {
             let opened = open(&life, small_segments()).await;
             let disk = &life.core.disk;
@@ -331,8 +331,8 @@ fn a_relaxed_flush_rule_acknowledges_what_the_device_has() {
         let operations = life.core.disk.operations();
         assert_eq!(
             operations - before,
-            4,
-            "folder, file, reserve, write: no flush"
+            5,
+            "file, both folders, reserve, write: no flush"
         );
         opened.log.request_flush();
         opened.log.flush_through(end).await.unwrap();
@@ -344,12 +344,18 @@ fn a_relaxed_flush_rule_acknowledges_what_the_device_has() {
 fn a_fresh_log_makes_no_file_before_its_first_append() {
     live(|life| async move {
         let opened = open(&life, small_segments()).await;
-        assert_eq!(life.core.disk.list_dir(&dir()).await.unwrap(), [""; 0]);
+        assert_eq!(
+            life.core.disk.list_dir(&dir()).await.unwrap(),
+            ["partition.metadata"]
+        );
         let checkpoint = opened.log.checkpoint().await;
         assert_eq!(checkpoint.position, crate::base::FilePosition(0));
         let closed = opened.log.close().await.unwrap();
         assert_eq!(closed.durable_offset, Offset::ZERO);
-        assert_eq!(life.core.disk.list_dir(&dir()).await.unwrap(), [""; 0]);
+        assert_eq!(
+            life.core.disk.list_dir(&dir()).await.unwrap(),
+            ["partition.metadata"]
+        );
         let opened = life
             .open_from(small_segments(), Some(closed))
             .await
@@ -364,7 +370,10 @@ fn a_small_partition_stays_small() {
         let opened = open(&life, LogConfig::default()).await;
         opened.append_durably(1).await;
         let files = life.core.disk.list_files(&dir()).await.unwrap();
-        assert_eq!(files.len(), 1, "{files:?}");
-        assert!(files[0].1 <= 128 << 10, "{files:?}");
+        assert_eq!(files.len(), 2, "{files:?}");
+        assert!(
+            files.iter().all(|(_, size)| *size <= 128 << 10),
+            "{files:?}"
+        );
     });
 }

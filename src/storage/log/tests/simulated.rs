@@ -7,6 +7,7 @@ use crate::base::{ShardId, TopicId};
 use crate::io::sim_disk::{SimDisk, SimRandom};
 use crate::io::sim_executor::SimExecutor;
 use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint};
+use crate::storage::partition_files::create_partition_dir;
 
 pub const DATA_DIR: &str = "/data";
 pub const TOPIC_ID: TopicId = TopicId(uuid::Uuid::from_u128(1));
@@ -79,11 +80,10 @@ impl Life {
         }
     }
 
-    /// Makes the folders durable.
+    /// Makes the folders durable that a start makes durable; the partition's own is not.
     pub async fn make_dirs(&self) {
         let disk = &self.core.disk;
         let core_dir = checkpoint::core_dir(Path::new(DATA_DIR), ShardId(0));
-        disk.create_dir_all(&dir()).await.unwrap();
         disk.create_dir_all(&core_dir).await.unwrap();
         disk.sync_dir(Path::new(DATA_DIR)).await.unwrap();
         disk.sync_dir(Path::new("/")).await.unwrap();
@@ -104,6 +104,9 @@ impl Life {
         config: LogConfig,
         checkpoint: Option<PartitionCheckpoint>,
     ) -> Result<Opened, OpenError> {
+        create_partition_dir(&self.core.disk, &dir(), TOPIC_ID)
+            .await
+            .unwrap();
         let trace = Rc::new(RefCell::new(Trace::default()));
         let acknowledged = Rc::new(Cell::new(Offset::ZERO));
         let failures = Rc::new(RefCell::new(Vec::new()));
