@@ -458,12 +458,18 @@ impl<D: Disk> Partition<D> {
         self.log.close().await
     }
 
-    /// Removes the partition with all its files.
+    /// What [`Partition::checkpoint`] last said, without any work.
+    pub fn last_checkpoint(&self) -> PartitionCheckpoint {
+        self.log.last_checkpoint()
+    }
+
+    /// Ends, and renames the folder out of the way: its name is free when this resolves. The folder
+    /// returned is to be removed.
     ///
     /// # Errors
     /// The device failed; what is left goes at the next start.
-    pub async fn delete(&self) -> std::io::Result<()> {
-        self.log.delete().await
+    pub async fn retire(&self) -> std::io::Result<PathBuf> {
+        self.log.retire().await
     }
 }
 

@@ -74,19 +74,25 @@ pub fn validate(records: &[u8], rules: &ValidationRules) -> Result<ValidBatch, R
         ));
     }
     let header = match BatchHeader::parse(records) {
-        Err(BatchError::Magic { magic }) => {
+        // Formats that once were have their own word; what never was is damage.
+        Err(BatchError::Magic {
+            magic: magic @ 0..=1,
+        }) => {
             return Err(RecordsError::Invalid(format!(
                 "Produce requests with version {} are only allowed to contain record batches with \
                  magic version 2, not {magic}",
                 rules.produce_version
             )));
         }
+        Err(error @ BatchError::Short { .. }) => return Err(invalid(&error.to_string())),
         other => other?,
     };
     let available = records.len();
     let total = header.total_bytes;
     if total > available {
-        return Err(BatchError::Incomplete { total, available }.into());
+        return Err(invalid(
+            &BatchError::Incomplete { total, available }.to_string(),
+        ));
     }
     if total < available {
         return Err(invalid(
@@ -95,7 +101,8 @@ pub fn validate(records: &[u8], rules: &ValidationRules) -> Result<ValidBatch, R
     }
     let code = header.attributes.0 & 7;
     let compression = header.attributes.compression();
-    let compression = compression.ok_or(RecordsError::UnsupportedCompression(code))?;
+    let unknown = || RecordsError::Invalid(format!("unknown compression type id: {code}"));
+    let compression = compression.ok_or_else(unknown)?;
     if compression == Compression::Zstd && rules.produce_version < 7 {
         return Err(RecordsError::UnsupportedCompression(code));
     }

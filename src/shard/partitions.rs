@@ -27,7 +27,12 @@ use crate::storage::{CoreStorage, PartitionCheckpoint};
 #[derive(Clone)]
 enum Slot {
     Online(Rc<Partition<ShardDisk>>),
-    Offline(String),
+    /// With what the last checkpoint said of it: it stays in every later one, so that recovery
+    /// keeps knowing what was acknowledged.
+    Offline {
+        reason: String,
+        checkpoint: Option<PartitionCheckpoint>,
+    },
 }
 
 /// Cheap to clone; clones are the same.
@@ -76,7 +81,7 @@ impl Partitions {
     pub fn get(&self, key: PartitionKey) -> Result<Rc<Partition<ShardDisk>>, PartitionError> {
         match self.0.slots.borrow().get(&key) {
             Some(Slot::Online(partition)) => Ok(Rc::clone(partition)),
-            Some(Slot::Offline(reason)) => Err(PartitionError::Offline {
+            Some(Slot::Offline { reason, .. }) => Err(PartitionError::Offline {
                 reason: reason.clone(),
             }),
             None => Err(PartitionError::NotHere),
@@ -87,7 +92,7 @@ impl Partitions {
         let slots = self.0.slots.borrow();
         let online = slots.iter().filter_map(|(key, slot)| match slot {
             Slot::Online(partition) => Some((*key, Rc::clone(partition))),
-            Slot::Offline(_) => None,
+            Slot::Offline { .. } => None,
         });
         online.collect()
     }
@@ -113,20 +118,21 @@ impl Partitions {
                 }
             }
         }
-        self.drop_absent(&wanted);
+        self.drop_absent(&wanted).await;
         let mut missing = Vec::new();
         for (key, (topic, config)) in wanted {
             let known = self.0.slots.borrow().get(&key).cloned();
             match known {
                 Some(Slot::Online(partition)) => partition.set_config(config),
-                Some(Slot::Offline(_)) => {}
+                Some(Slot::Offline { .. }) => {}
                 None => missing.push((key, topic, config)),
             }
         }
         self.open_all(missing, checkpoints).await;
     }
 
-    fn drop_absent(&self, wanted: &HashMap<PartitionKey, (Arc<TopicImage>, TopicConfig)>) {
+    /// Resolves when the folders' names are free for other topics; the files go in the background.
+    async fn drop_absent(&self, wanted: &HashMap<PartitionKey, (Arc<TopicImage>, TopicConfig)>) {
         let absent: Vec<PartitionKey> = self
             .0
             .slots
@@ -135,19 +141,23 @@ impl Partitions {
             .filter(|key| !wanted.contains_key(key))
             .copied()
             .collect();
+        let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
+        let mut retirements = Vec::with_capacity(absent.len());
         for key in absent {
             let slot = self.0.slots.borrow_mut().remove(&key);
             // Parked fetches learn that the partition is gone by reading it again.
             self.wake_all(key);
             if let Some(Slot::Online(partition)) = slot {
-                let deletion = async move {
-                    if let Err(error) = partition.delete().await {
-                        warn!(%error, topic_id = %key.topic_id, partition = key.partition,
-                            "cannot remove the files of a deleted partition; they go at the next start");
-                    }
-                };
-                executor::spawn_local(deletion).detach();
+                let turn = turns.acquire(1).await;
+                let disk = self.0.storage.disk.clone();
+                retirements.push(executor::spawn_local(async move {
+                    retire(disk, &partition, key).await;
+                    drop(turn);
+                }));
             }
+        }
+        for retirement in retirements {
+            retirement.await;
         }
     }
 
@@ -192,6 +202,7 @@ impl Partitions {
             .config
             .data_dir
             .join(format!("{}-{}", topic.name, key.partition));
+        let known = checkpoint.clone();
         let listener = CommitListener {
             key,
             watchers: Rc::clone(&self.0.watchers),
@@ -215,7 +226,10 @@ impl Partitions {
                 self.0
                     .metrics
                     .partition_offline(&format!("{}-{}", topic.name, key.partition), &reason);
-                Slot::Offline(reason)
+                Slot::Offline {
+                    reason,
+                    checkpoint: known,
+                }
             }
         };
         self.0.slots.borrow_mut().insert(key, slot);
@@ -277,17 +291,22 @@ impl Partitions {
     /// The file could not be written; the former one is still in place.
     pub async fn write_checkpoint(&self) -> io::Result<()> {
         let _turn = self.0.checkpoint_turn.acquire(1).await;
-        let mut entries = Vec::new();
+        let mut entries = self.offline_entries();
         for (key, partition) in self.online() {
             let state = partition.checkpoint().await;
-            entries.push(CheckpointEntry {
-                topic_id: key.topic_id,
-                partition: key.partition,
-                state,
-            });
+            entries.push(entry(key, state));
             executor::yield_if_needed().await;
         }
         self.write_entries(entries).await
+    }
+
+    fn offline_entries(&self) -> Vec<CheckpointEntry> {
+        let slots = self.0.slots.borrow();
+        let offline = slots.iter().filter_map(|(key, slot)| match slot {
+            Slot::Offline { checkpoint, .. } => Some(entry(*key, checkpoint.clone()?)),
+            Slot::Online(_) => None,
+        });
+        offline.collect()
     }
 
     async fn write_entries(&self, entries: Vec<CheckpointEntry>) -> io::Result<()> {
@@ -331,29 +350,25 @@ impl Partitions {
     pub async fn close(&self) -> io::Result<()> {
         let _turn = self.0.checkpoint_turn.acquire(1).await;
         let online = self.online();
+        let mut entries = self.offline_entries();
         self.0.slots.borrow_mut().clear();
         let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
         let mut closings = Vec::with_capacity(online.len());
         for (key, partition) in online {
             let turn = turns.acquire(1).await;
             closings.push(executor::spawn_local(async move {
-                let closed = partition.close().await;
+                let state = partition.close().await.unwrap_or_else(|error| {
+                    warn!(%error, topic_id = %key.topic_id, partition = key.partition,
+                        "a partition was not closed cleanly; it is recovered at the next start");
+                    partition.last_checkpoint()
+                });
                 drop(turn);
-                (key, closed)
+                (key, state)
             }));
         }
-        let mut entries = Vec::with_capacity(closings.len());
         for closing in closings {
-            let (key, closed) = closing.await;
-            match closed {
-                Ok(state) => entries.push(CheckpointEntry {
-                    topic_id: key.topic_id,
-                    partition: key.partition,
-                    state,
-                }),
-                Err(error) => warn!(%error, topic_id = %key.topic_id, partition = key.partition,
-                    "a partition was not closed cleanly; it is recovered at the next start"),
-            }
+            let (key, state) = closing.await;
+            entries.push(entry(key, state));
         }
         self.write_entries(entries).await
     }
@@ -379,6 +394,29 @@ impl Partitions {
                 }
             }
         }
+    }
+}
+
+fn entry(key: PartitionKey, state: PartitionCheckpoint) -> CheckpointEntry {
+    CheckpointEntry {
+        topic_id: key.topic_id,
+        partition: key.partition,
+        state,
+    }
+}
+
+/// Frees the partition's folder name, and has the files removed in the background.
+async fn retire(disk: ShardDisk, partition: &Partition<ShardDisk>, key: PartitionKey) {
+    let give_up = move |error: io::Error| {
+        warn!(%error, topic_id = %key.topic_id, partition = key.partition,
+            "cannot remove the files of a deleted partition; they go at the next start");
+    };
+    match partition.retire().await {
+        Ok(doomed) => executor::spawn_local(async move {
+            disk.remove_dir_all(&doomed).await.unwrap_or_else(give_up);
+        })
+        .detach(),
+        Err(error) => give_up(error),
     }
 }
 
