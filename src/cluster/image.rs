@@ -179,7 +179,7 @@ impl MetadataImage {
         self.topics_by_name.values()
     }
 
-    /// The topics whose names come after `name`, in order: a page of a long listing.
+    /// The topics from `name` on (itself included), in order: a page of a long listing.
     pub fn topics_from(&self, name: &str) -> impl Iterator<Item = &Arc<TopicImage>> {
         use std::ops::Bound;
         self.topics_by_name
