@@ -1,52 +1,45 @@
-//! The log: one line an event, on stderr.
+//! Logs: one line an event, on stderr.
 
-use std::io::IsTerminal;
+use std::io;
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
 
-/// The environment variable that chooses what is logged: `error`, `warn`, `info`, `debug`,
-/// `trace`, or by module (`info,ringmain::storage=debug`).
-pub const LOG_VARIABLE: &str = "RINGMAIN_LOG";
-const LOG_DEFAULT: &str = "info";
+/// The variable that says what is logged, as `tracing` writes filters: `debug`, or
+/// `info,ringmain::storage=trace`.
+pub const LEVEL_VARIABLE: &str = "RINGMAIN_LOG";
 
-/// Why the log could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum LoggingError {
-    #[error(
-        "{LOG_VARIABLE}=`{value}` is not understood: {error}; use one of error, warn, info, debug, \
-         trace, or pairs like `info,ringmain::storage=debug`"
-    )]
-    Filter { value: String, error: ParseError },
-    #[error("the log was started twice")]
-    StartedTwice,
-}
+const LEVEL_DEFAULT: &str = "info";
 
-/// Starts the log of this process, with the levels of [`LOG_VARIABLE`] (default `info`).
-pub fn start() -> Result<(), LoggingError> {
-    let value = std::env::var(LOG_VARIABLE).unwrap_or_default();
-    let filter = parse_filter(&value)?;
-    tracing_subscriber::fmt()
+/// Sends events to stderr, those of level info and above unless `RINGMAIN_LOG` says otherwise. A
+/// second call does nothing: tests of one process share the first one's.
+pub fn init() {
+    let asked = std::env::var(LEVEL_VARIABLE).ok();
+    let (filter, complaint) = filter(asked.as_deref());
+    let is_first = tracing_subscriber::fmt()
         .compact()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_thread_names(true)
+        .with_writer(io::stderr)
+        .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         .try_init()
-        .map_err(|_| LoggingError::StartedTwice)
+        .is_ok();
+    if let Some(complaint) = complaint.filter(|_| is_first) {
+        tracing::warn!("{complaint}");
+    }
 }
 
-fn parse_filter(value: &str) -> Result<EnvFilter, LoggingError> {
-    let levels = match value.trim() {
-        "" => LOG_DEFAULT,
-        levels => levels,
-    };
-    EnvFilter::builder()
-        .parse(levels)
-        .map_err(|error| LoggingError::Filter {
-            value: value.to_owned(),
-            error,
-        })
+/// The filter that was asked for, or the default and what was wrong.
+fn filter(asked: Option<&str>) -> (EnvFilter, Option<String>) {
+    let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());
+    match EnvFilter::try_new(asked.unwrap_or(LEVEL_DEFAULT)) {
+        Ok(filter) => (filter, None),
+        Err(error) => {
+            let complaint = format!(
+                "{LEVEL_VARIABLE} is not understood ({error}); logging at {LEVEL_DEFAULT}. Set it \
+                 to error, warn, info, debug or trace"
+            );
+            (EnvFilter::new(LEVEL_DEFAULT), Some(complaint))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -54,18 +47,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_parsed_or_explained() {
-        for (value, expected) in [
-            ("", "info"),
-            ("debug", "debug"),
-            (
-                "info,ringmain::storage=trace",
-                "ringmain::storage=trace,info",
-            ),
-        ] {
-            assert_eq!(parse_filter(value).unwrap().to_string(), expected);
+    fn the_filter_is_what_was_asked_for_or_the_default_with_a_complaint() {
+        let table = [
+            (None, "info", false),
+            (Some(""), "info", false),
+            (Some(" debug "), "debug", false),
+            (Some("warn,ringmain=trace"), "ringmain=trace,warn", false),
+            (Some("ringmain=loud"), "info", true),
+        ];
+        for (asked, expected, complains) in table {
+            let (filter, complaint) = filter(asked);
+            assert_eq!(filter.to_string(), expected, "{asked:?}");
+            assert_eq!(complaint.is_some(), complains, "{asked:?}: {complaint:?}");
         }
-        let error = parse_filter("ringmain=loud").unwrap_err().to_string();
-        assert!(error.contains("RINGMAIN_LOG=`ringmain=loud`"), "{error}");
     }
 }
