@@ -1,4 +1,5 @@
 //! Real clients (librdkafka) with the settings that the tests share.
+#![allow(dead_code)] // each test binary uses its own part of this module
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
