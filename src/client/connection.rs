@@ -100,12 +100,7 @@ impl Client {
     }
 
     /// The highest version of an API that both sides speak; ours are `ours_min` to `ours_max`.
-    pub fn version(
-        &self,
-        api: ApiKey,
-        ours_min: i16,
-        ours_max: i16,
-    ) -> Result<i16, ClientError> {
+    pub fn version(&self, api: ApiKey, ours_min: i16, ours_max: i16) -> Result<i16, ClientError> {
         let offered = self.versions.get(&(api as i16)).copied();
         if let Some((min, max)) = offered {
             let version = max.min(ours_max);
@@ -236,9 +231,10 @@ pub fn encode_request(
 }
 
 fn open(address: &str, timeout: Duration) -> Result<TcpStream, ClientError> {
-    let Some((host, _)) = address.rsplit_once(':').filter(|(host, port)| {
-        !host.is_empty() && port.parse::<u16>().is_ok()
-    }) else {
+    let Some((host, _)) = address
+        .rsplit_once(':')
+        .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    else {
         return Err(ClientError::Address(address.to_owned()));
     };
     let resolved: Vec<SocketAddr> = address

@@ -69,11 +69,17 @@ pub fn run(args: &ConsumeArgs) -> Result<Report, String> {
     let goal = Goal {
         bytes: args.bytes,
         requests: None,
-        time: args.seconds.map(|value| seconds(value, "seconds")).transpose()?,
+        time: args
+            .seconds
+            .map(|value| seconds(value, "seconds"))
+            .transpose()?,
         warm_up: seconds(args.warm_up_seconds, "warm-up-seconds")?,
     };
     let readers = connect(args)?;
-    let broker = args.target.broker_pid.or_else(|| find_listener(&args.target.bootstrap));
+    let broker = args
+        .target
+        .broker_pid
+        .or_else(|| find_listener(&args.target.bootstrap));
     let outcome = drive(readers, &goal, broker, args.bytes, Reader::read_until_over)?;
     let title = format!(
         "consume: {} records of `{}` in fetches of up to {}, {} connections x {} in flight",
@@ -103,14 +109,15 @@ fn connect(args: &ConsumeArgs) -> Result<Vec<Reader>, String> {
         ..ConnectOptions::default()
     };
     let name = &args.target.topic;
-    let open = |address: &str| {
-        Client::connect(address, &options).map_err(|error| error.to_string())
-    };
+    let open =
+        |address: &str| Client::connect(address, &options).map_err(|error| error.to_string());
     let topic = open(&args.target.bootstrap)?
         .topic(name)
         .map_err(|error| error.to_string())?
         .ok_or_else(|| {
-            format!("there is no topic `{name}`; fill it with `ringmain bench produce --topic {name}`")
+            format!(
+                "there is no topic `{name}`; fill it with `ringmain bench produce --topic {name}`"
+            )
         })?;
     let connections = usize::from(args.target.connections).min(topic.partitions.len().max(1));
     let endless = args.bytes.is_some() || args.seconds.is_some();

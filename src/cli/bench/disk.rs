@@ -1,5 +1,5 @@
-use clap::Args;
 use super::report::Report;
+use clap::Args;
 #[derive(Debug, Args)]
 pub struct DiskArgs {
     #[arg(long)]

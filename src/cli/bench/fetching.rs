@@ -201,7 +201,11 @@ fn walk_batches(batches: &[u8]) -> Result<(u64, u64, Option<i64>), WireError> {
         // Two timestamps, producer id and epoch, sequence; then the number of records.
         batch.take(8 + 8 + 8 + 2 + 4)?;
         records += u64::try_from(batch.read_i32()?).unwrap_or(0);
-        next_offset = Some(base_offset.saturating_add(last_delta.into()).saturating_add(1));
+        next_offset = Some(
+            base_offset
+                .saturating_add(last_delta.into())
+                .saturating_add(1),
+        );
         whole_bytes = reader.position() as u64;
     }
     Ok((records, whole_bytes, next_offset))

@@ -172,7 +172,10 @@ where
 /// Shows bytes where their number is known, and time otherwise. Hidden unless stderr is a terminal.
 fn progress_bar(goal: &Goal, bytes_expected: Option<u64>) -> ProgressBar {
     let (length, template) = match (bytes_expected, goal.time) {
-        (Some(bytes), _) => (bytes, "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg}"),
+        (Some(bytes), _) => (
+            bytes,
+            "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg}",
+        ),
         (None, Some(time)) => (time.as_millis() as u64, "{wide_bar} {elapsed} {msg}"),
         (None, None) => (0, "{spinner} {elapsed} {msg}"),
     };
@@ -185,7 +188,11 @@ fn progress_bar(goal: &Goal, bytes_expected: Option<u64>) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    bar.set_message(if bytes_expected.is_some() { "" } else { "\u{200b}" });
+    bar.set_message(if bytes_expected.is_some() {
+        ""
+    } else {
+        "\u{200b}"
+    });
     bar
 }
 

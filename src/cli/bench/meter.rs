@@ -73,7 +73,8 @@ impl Meter {
         let (foreign_cpu_share, steal_share) = match (self.machine, Machine::read()) {
             (Some(before), Some(after)) if after.total > before.total => {
                 let total = after.total - before.total;
-                let own = client_cpu_seconds + broker.as_ref().map_or(0.0, |usage| usage.cpu_seconds);
+                let own =
+                    client_cpu_seconds + broker.as_ref().map_or(0.0, |usage| usage.cpu_seconds);
                 let foreign = (after.busy - before.busy - own).max(0.0);
                 (foreign / total, (after.steal - before.steal) / total)
             }

@@ -137,8 +137,13 @@ pub fn run(args: &ProduceArgs) -> Result<Report, String> {
         Some(_) => return Err("--rate must be above 0".to_owned()),
     };
     let senders = connect(args, &batch, request_records, pace)?;
-    let broker = args.target.broker_pid.or_else(|| find_listener(&args.target.bootstrap));
-    let expected = goal.requests.map(|requests| requests.saturating_mul(request_bytes));
+    let broker = args
+        .target
+        .broker_pid
+        .or_else(|| find_listener(&args.target.bootstrap));
+    let expected = goal
+        .requests
+        .map(|requests| requests.saturating_mul(request_bytes));
     let outcome = drive(senders, &goal, broker, expected, Sender::send_until_over)?;
 
     let title = format!(
@@ -175,10 +180,19 @@ pub fn run(args: &ProduceArgs) -> Result<Report, String> {
 
 fn goal(args: &ProduceArgs, request_bytes: u64, request_records: u64) -> Result<Goal, String> {
     let open_ended = args.bytes.is_none() && args.seconds.is_none() && args.records.is_none();
-    let bytes = if open_ended { Some(2 << 30) } else { args.bytes };
+    let bytes = if open_ended {
+        Some(2 << 30)
+    } else {
+        args.bytes
+    };
     let by_bytes = bytes.map(|bytes| bytes.div_ceil(request_bytes));
-    let by_records = args.records.map(|records| records.div_ceil(request_records));
-    let time = args.seconds.map(|value| seconds(value, "seconds")).transpose()?;
+    let by_records = args
+        .records
+        .map(|records| records.div_ceil(request_records));
+    let time = args
+        .seconds
+        .map(|value| seconds(value, "seconds"))
+        .transpose()?;
     Ok(Goal {
         bytes: None,
         requests: by_bytes.into_iter().chain(by_records).min(),
@@ -330,7 +344,10 @@ pub(super) fn share_partitions(
     }
     let leaders: Vec<_> = by_leader.into_iter().collect();
     if leaders.is_empty() {
-        return Err(format!("topic `{}` has no partition with a leader", topic.name));
+        return Err(format!(
+            "topic `{}` has no partition with a leader",
+            topic.name
+        ));
     }
     if connections < leaders.len() {
         return Err(format!(

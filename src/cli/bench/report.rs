@@ -45,7 +45,13 @@ impl Report {
     pub fn add_throughput(&mut self, records: u64, bytes: u64, usage: &Usage) {
         let seconds = usage.seconds.max(1e-9);
         let gigabytes = bytes as f64 / 1e9;
-        let per_gigabyte = |cpu: f64| if gigabytes > 0.0 { cpu / gigabytes } else { 0.0 };
+        let per_gigabyte = |cpu: f64| {
+            if gigabytes > 0.0 {
+                cpu / gigabytes
+            } else {
+                0.0
+            }
+        };
         let per_million = |cpu: f64| cpu * 1e6 / records.max(1) as f64;
         self.set("records", records);
         self.set("bytes", bytes);
@@ -57,24 +63,59 @@ impl Report {
         self.add("MB/s", format!("{rate:.1}"), "megabytes_per_second", rate);
         let cost = per_gigabyte(usage.client_cpu_seconds);
         let label = "client CPU-s/GB";
-        self.add(label, format!("{cost:.3}"), "client_cpu_seconds_per_gigabyte", cost);
+        self.add(
+            label,
+            format!("{cost:.3}"),
+            "client_cpu_seconds_per_gigabyte",
+            cost,
+        );
         if let Some(broker) = &usage.broker {
             let cost = per_gigabyte(broker.cpu_seconds);
             let label = "broker CPU-s/GB";
-            self.add(label, format!("{cost:.3}"), "broker_cpu_seconds_per_gigabyte", cost);
+            self.add(
+                label,
+                format!("{cost:.3}"),
+                "broker_cpu_seconds_per_gigabyte",
+                cost,
+            );
             let cost = per_million(broker.cpu_seconds);
             let key = "broker_cpu_seconds_per_million_records";
-            self.add("broker CPU-s per million records", format!("{cost:.3}"), key, cost);
+            self.add(
+                "broker CPU-s per million records",
+                format!("{cost:.3}"),
+                key,
+                cost,
+            );
             let memory = broker.resident_bytes;
-            self.add("broker memory", show_bytes(memory), "broker_resident_bytes", memory);
+            self.add(
+                "broker memory",
+                show_bytes(memory),
+                "broker_resident_bytes",
+                memory,
+            );
         } else {
             let shown = "not found on this machine; give --broker-pid".to_owned();
-            self.add("broker CPU", shown, "broker_cpu_seconds_per_gigabyte", Value::Null);
+            self.add(
+                "broker CPU",
+                shown,
+                "broker_cpu_seconds_per_gigabyte",
+                Value::Null,
+            );
         }
         let share = usage.foreign_cpu_share;
-        self.add("CPU of others", format!("{:.1} %", share * 100.0), "foreign_cpu_share", share);
+        self.add(
+            "CPU of others",
+            format!("{:.1} %", share * 100.0),
+            "foreign_cpu_share",
+            share,
+        );
         let share = usage.steal_share;
-        self.add("stolen CPU", format!("{:.1} %", share * 100.0), "steal_share", share);
+        self.add(
+            "stolen CPU",
+            format!("{:.1} %", share * 100.0),
+            "steal_share",
+            share,
+        );
         self.set("usage", serde_json::to_value(usage).unwrap_or(Value::Null));
     }
 
@@ -108,7 +149,7 @@ impl Report {
         } else {
             let mut table = Table::new();
             table
-                .load_preset(presets::UTF8_BORDERS_ONLY)
+                .load_style(presets::UTF8_BORDERS_ONLY)
                 .set_content_arrangement(ContentArrangement::Disabled);
             for (label, shown) in &self.rows {
                 table.add_row([label, shown]);

@@ -17,7 +17,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("`{unit}` is no unit; use KiB, MiB, GiB, KB, MB or GB")),
+        _ => {
+            return Err(format!(
+                "`{unit}` is no unit; use KiB, MiB, GiB, KB, MB or GB"
+            ));
+        }
     };
     let number: u64 = digits
         .parse()
