@@ -1,5 +1,6 @@
 //! The command line: one file a command.
 
+pub mod bench;
 pub mod serve;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    Bench(bench::BenchArgs),
 }
 
 /// How a command failed: one line for the person, and the exit code.
@@ -48,6 +50,7 @@ impl Failure {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
+        Command::Bench(args) => bench::run(args).map_err(Failure::run),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
