@@ -24,8 +24,8 @@ use crate::cluster::{
 };
 use crate::config::alter::{self, Scope};
 use crate::config::{BrokerConfig, Overrides, cores};
-use crate::io::probe;
 use crate::io::socket::{BoundListener, probe_address};
+use crate::io::{memory, probe};
 use crate::observability::{MetricsRegistry, logging};
 use crate::shard::sweep::sweep_data_dir;
 use crate::shard::{Shards, ShardsHandle, ShardsSetup};
@@ -58,6 +58,7 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
+    memory::keep_freed_memory();
     logging::init();
     let overrides = Overrides {
         config: args.config,

@@ -5,6 +5,7 @@
 pub mod disk;
 pub mod executor;
 pub mod local;
+pub mod memory;
 pub mod probe;
 pub mod real_disk;
 pub mod sim_disk;
