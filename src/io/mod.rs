@@ -2,8 +2,9 @@
 //!
 //! Nothing above this module names glommio.
 
+pub mod bench_disk;
 pub mod disk;
-pub mod socket;
 pub mod executor;
 pub mod local;
 pub mod probe;
+pub mod socket;
