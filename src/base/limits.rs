@@ -70,3 +70,14 @@ pub const PRODUCERS_PER_PARTITION_MAX: usize = 10_000;
 /// fetch gets no session, and a session that grows is closed (FETCH_SESSION_ID_NOT_FOUND): both
 /// kinds of clients go on with full fetches.
 pub const FETCH_SESSION_PARTITIONS_PER_SHARD_MAX: usize = 100_000;
+
+/// Partitions that a shard opens or closes at the same time: enough to keep the disk busy with
+/// small reads, few enough to leave memory and file descriptors to the rest.
+pub const PARTITIONS_OPENED_AT_A_TIME: usize = 32;
+
+/// Memory for indexes of closed segments, in bytes a core. What does not fit is read again.
+pub const INDEX_CACHE_BYTES: usize = 32 << 20;
+
+/// Segment files that the process keeps open; the least used are closed and opened again on
+/// demand. Leaves most of a usual limit (65,536) to connections.
+pub const OPEN_SEGMENTS_PER_PROCESS_MAX: usize = 16_384;

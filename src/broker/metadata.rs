@@ -17,9 +17,10 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::Broker;
-use super::errors::{ErrorCode, text};
+use super::errors::{ResponseError, text};
 use crate::base::{NodeId, TopicId};
-use crate::cluster::{MetadataImage, PartitionImage, TopicImage, topic_name};
+use crate::cluster::controller::validate_topic_name;
+use crate::cluster::{PartitionImage, TopicImage};
 
 /// The bits of operations on a topic that the anonymous principal may do without an authorizer:
 /// READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (KIP-430).
@@ -39,7 +40,7 @@ pub async fn metadata(broker: &Broker, version: i16, request: MetadataRequest) -
     let image = broker.image();
     let asked_operations = request.include_topic_authorized_operations;
     let topics = match wanted_topics(version, request.topics) {
-        None => image.topics().map(|topic| known_topic(topic)).collect(),
+        None => image.topics().map(known_topic).collect(),
         Some(wanted) => {
             // Before version 4 the field did not exist and creation was implied.
             let create = version < 4 || request.allow_auto_topic_creation;
@@ -53,8 +54,11 @@ pub async fn metadata(broker: &Broker, version: i16, request: MetadataRequest) -
     let topics = topics
         .into_iter()
         .map(|topic: MetadataResponseTopic| {
-            let operations =
-                if asked_operations && topic.error_code == 0 { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED };
+            let operations = if asked_operations && topic.error_code == 0 {
+                TOPIC_OPERATIONS
+            } else {
+                OPERATIONS_OMITTED
+            };
             topic.with_topic_authorized_operations(operations)
         })
         .collect();
@@ -65,12 +69,17 @@ pub async fn metadata(broker: &Broker, version: i16, request: MetadataRequest) -
         OPERATIONS_OMITTED
     };
     MetadataResponse::default()
-        .with_brokers(image.brokers().map(|node| {
-            MetadataResponseBroker::default()
-                .with_node_id(BrokerId(node.id.0))
-                .with_host(StrBytes::from_string(node.host.to_string()))
-                .with_port(i32::from(node.port))
-        }).collect())
+        .with_brokers(
+            image
+                .brokers()
+                .map(|node| {
+                    MetadataResponseBroker::default()
+                        .with_node_id(BrokerId(node.id.0))
+                        .with_host(StrBytes::from_string(node.host.to_string()))
+                        .with_port(i32::from(node.port))
+                })
+                .collect(),
+        )
         .with_cluster_id(Some(text(image.cluster_id())))
         .with_controller_id(BrokerId(broker.node_id().0))
         .with_topics(topics)
@@ -94,7 +103,7 @@ async fn describe_wanted(
 ) -> MetadataResponseTopic {
     let image = broker.image();
     let id = TopicId(wanted.topic_id);
-    let failed = |error: ErrorCode, name: Option<TopicName>| {
+    let failed = |error: ResponseError, name: Option<TopicName>| {
         MetadataResponseTopic::default()
             .with_error_code(error.code())
             .with_name(name)
@@ -103,29 +112,32 @@ async fn describe_wanted(
     if id != TopicId::ZERO {
         // Versions 10 and 11 carry the field, but ids may be asked for from version 12 on only.
         if version < 12 {
-            return failed(ErrorCode::InvalidRequest, Some(wanted.name.unwrap_or_default()));
+            return failed(
+                ResponseError::InvalidRequest,
+                Some(wanted.name.unwrap_or_default()),
+            );
         }
         return match image.topic_by_id(id) {
             Some(topic) => known_topic(topic),
-            None => failed(ErrorCode::UnknownTopicId, None),
+            None => failed(ResponseError::UnknownTopicId, None),
         };
     }
     let Some(name) = wanted.name else {
-        return failed(ErrorCode::InvalidRequest, Some(TopicName::default()));
+        return failed(ResponseError::InvalidRequest, Some(TopicName::default()));
     };
-    if let Some(topic) = image.topic_by_name(&name) {
+    if let Some(topic) = image.topic(&name) {
         return known_topic(topic);
     }
-    if topic_name::validate(&name).is_err() {
-        return failed(ErrorCode::InvalidTopicException, Some(name));
+    if validate_topic_name(&name).is_err() {
+        return failed(ResponseError::InvalidTopicException, Some(name));
     }
     if !(create && broker.config().auto_create_topics_enable) {
-        return failed(ErrorCode::UnknownTopicOrPartition, Some(name));
+        return failed(ResponseError::UnknownTopicOrPartition, Some(name));
     }
     match broker.auto_create(&name).await {
-        Ok(()) => match broker.image().topic_by_name(&name) {
+        Ok(()) => match broker.image().topic(&name) {
             Some(topic) => known_topic(topic),
-            None => failed(ErrorCode::LeaderNotAvailable, Some(name)),
+            None => failed(ResponseError::LeaderNotAvailable, Some(name)),
         },
         Err(error) => failed(error, Some(name)),
     }
@@ -143,23 +155,40 @@ fn known_topic(topic: &Arc<TopicImage>) -> MetadataResponseTopic {
     MetadataResponseTopic::default()
         .with_name(Some(TopicName(text(&topic.name))))
         .with_topic_id(topic.id.0)
-        .with_is_internal(topic_name::is_internal(&topic.name))
+        .with_is_internal(is_internal(&topic.name))
         .with_partitions(partitions.collect())
+}
+
+/// Whether Kafka keeps the topic for itself.
+fn is_internal(name: &str) -> bool {
+    matches!(
+        name,
+        "__consumer_offsets" | "__transaction_state" | "__share_group_state"
+    )
 }
 
 fn broker_ids(nodes: &[NodeId]) -> Vec<BrokerId> {
     nodes.iter().map(|node| BrokerId(node.0)).collect()
 }
 
-pub fn describe_cluster(broker: &Broker, request: DescribeClusterRequest) -> DescribeClusterResponse {
+pub fn describe_cluster(
+    broker: &Broker,
+    request: DescribeClusterRequest,
+) -> DescribeClusterResponse {
     const ENDPOINT_BROKERS: i8 = 1;
     let response = DescribeClusterResponse::default().with_endpoint_type(request.endpoint_type);
     if request.endpoint_type != ENDPOINT_BROKERS {
         // Kafka's own answer of a broker that is asked for controllers (KIP-919).
         let (error, message) = if request.endpoint_type == 2 {
-            (ErrorCode::MismatchedEndpointType, "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER")
+            (
+                ResponseError::MismatchedEndpointType,
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+            )
         } else {
-            (ErrorCode::UnsupportedEndpointType, "Unsupported endpoint type")
+            (
+                ResponseError::UnsupportedEndpointType,
+                "Unsupported endpoint type",
+            )
         };
         return response
             .with_error_code(error.code())
@@ -175,12 +204,17 @@ pub fn describe_cluster(broker: &Broker, request: DescribeClusterRequest) -> Des
     response
         .with_cluster_id(text(image.cluster_id()))
         .with_controller_id(BrokerId(broker.node_id().0))
-        .with_brokers(image.brokers().map(|node| {
-            DescribeClusterBroker::default()
-                .with_broker_id(BrokerId(node.id.0))
-                .with_host(text(&node.host))
-                .with_port(i32::from(node.port))
-        }).collect())
+        .with_brokers(
+            image
+                .brokers()
+                .map(|node| {
+                    DescribeClusterBroker::default()
+                        .with_broker_id(BrokerId(node.id.0))
+                        .with_host(text(&node.host))
+                        .with_port(i32::from(node.port))
+                })
+                .collect(),
+        )
         .with_cluster_authorized_operations(operations)
 }
 
@@ -194,7 +228,10 @@ pub fn describe_topic_partitions(
     let mut names: Vec<TopicName> = request.topics.into_iter().map(|topic| topic.name).collect();
     let asked_for_all = names.is_empty();
     if asked_for_all {
-        names = image.topics().map(|topic| TopicName(text(&topic.name))).collect();
+        names = image
+            .topics()
+            .map(|topic| TopicName(text(&topic.name)))
+            .collect();
     }
     names.sort();
     names.dedup();
@@ -205,19 +242,23 @@ pub fn describe_topic_partitions(
             skip_partitions = usize::try_from(cursor.partition_index).unwrap_or(0);
         }
     }
-    let mut room = request.response_partition_limit.clamp(1, DESCRIBED_PARTITIONS_MAX) as usize;
+    let mut room = request
+        .response_partition_limit
+        .clamp(1, DESCRIBED_PARTITIONS_MAX) as usize;
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
         if room == 0 {
             response.next_cursor = Some(
-                Cursor::default().with_topic_name(name).with_partition_index(0),
+                Cursor::default()
+                    .with_topic_name(name)
+                    .with_partition_index(0),
             );
             break;
         }
-        let Some(topic) = image.topic_by_name(&name) else {
-            let error = match topic_name::validate(&name) {
-                Ok(()) => ErrorCode::UnknownTopicOrPartition,
-                Err(_) => ErrorCode::InvalidTopicException,
+        let Some(topic) = image.topic(&name) else {
+            let error = match validate_topic_name(&name) {
+                Ok(()) => ResponseError::UnknownTopicOrPartition,
+                Err(_) => ResponseError::InvalidTopicException,
             };
             response.topics.push(
                 DescribeTopicPartitionsResponseTopic::default()
@@ -236,7 +277,7 @@ pub fn describe_topic_partitions(
             DescribeTopicPartitionsResponseTopic::default()
                 .with_name(Some(name.clone()))
                 .with_topic_id(topic.id.0)
-                .with_is_internal(topic_name::is_internal(&name))
+                .with_is_internal(is_internal(&name))
                 .with_partitions(described)
                 .with_topic_authorized_operations(TOPIC_OPERATIONS),
         );
@@ -267,5 +308,12 @@ fn described_partitions(
             .with_eligible_leader_replicas(Some(Vec::new()))
             .with_last_known_elr(Some(Vec::new()))
     };
-    topic.partitions.iter().zip(0..).skip(skip).take(count_max).map(describe).collect()
+    topic
+        .partitions
+        .iter()
+        .zip(0..)
+        .skip(skip)
+        .take(count_max)
+        .map(describe)
+        .collect()
 }

@@ -15,16 +15,12 @@ use kafka_protocol::messages::{
 };
 
 use super::Broker;
-use super::errors::{ErrorCode, code_of};
+use super::errors::partition_code;
 use crate::base::{LeaderEpoch, Offset};
-use crate::partition::{PartitionError, TimeLookup};
-use crate::shard::messages::{Call, CallReply, EpochQuestion, PartitionKey};
+use crate::partition::PartitionError;
+use crate::partition::state::Isolation;
+use crate::shard::messages::{Call, CallReply, EpochQuestion, OffsetQuestion, PartitionKey};
 use crate::shard::scatter::scatter;
-
-/// A leader epoch as requests carry it: negative means "not given".
-fn given_epoch(epoch: i32) -> Option<LeaderEpoch> {
-    (epoch >= 0).then_some(LeaderEpoch(epoch))
-}
 
 /// Asks the owners of all partitions that exist; the others get the error of a partition that is
 /// not here. Answers come in the order of the questions.
@@ -53,36 +49,61 @@ pub async fn list_offsets(
     version: i16,
     request: ListOffsetsRequest,
 ) -> ListOffsetsResponse {
+    let isolation = match request.isolation_level {
+        0 => Isolation::HighWatermark,
+        _ => Isolation::Committed,
+    };
     let mut questions = Vec::new();
     for topic in &request.topics {
         for partition in &topic.partitions {
             let key = broker.key_by_name(&topic.name, partition.partition_index);
-            let question = key.map(|key| {
-                let lookup = TimeLookup::from_wire(partition.timestamp, version);
-                (key, lookup, given_epoch(partition.current_leader_epoch))
-            });
-            questions.push(question);
+            questions.push(key.map(|key| OffsetQuestion {
+                key,
+                timestamp: partition.timestamp,
+                version,
+                leader_epoch: LeaderEpoch(partition.current_leader_epoch),
+                isolation,
+            }));
         }
     }
     let open = |reply| match reply {
-        CallReply::LookUpOffsets(answers) => Some(answers),
+        CallReply::ListOffsets(answers) => Some(answers),
         _ => None,
     };
-    let answers = ask(broker, questions, |question| question.0, Call::LookUpOffsets, open).await;
+    let answers = ask(
+        broker,
+        questions,
+        |question| question.key,
+        Call::ListOffsets,
+        open,
+    )
+    .await;
     let mut answers = answers.into_iter();
     let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().zip(&mut answers).map(|(partition, answer)| {
-            let response = ListOffsetsPartitionResponse::default()
-                .with_partition_index(partition.partition_index);
-            match answer {
-                Ok(found) => response
-                    .with_timestamp(found.timestamp.0)
-                    .with_offset(found.offset.0)
-                    .with_leader_epoch(found.leader_epoch.0),
-                Err(error) => response.with_error_code(code_of(&error).code()),
-            }
-        });
-        ListOffsetsTopicResponse::default().with_partitions(partitions.collect()).with_name(topic.name)
+        let partitions = topic
+            .partitions
+            .iter()
+            .zip(&mut answers)
+            .map(|(partition, answer)| {
+                let response = ListOffsetsPartitionResponse::default()
+                    .with_partition_index(partition.partition_index);
+                match answer {
+                    Ok(found) => {
+                        let response = response
+                            .with_timestamp(found.timestamp.0)
+                            .with_offset(found.offset.0);
+                        // The field came with version 4.
+                        match version {
+                            4.. => response.with_leader_epoch(found.leader_epoch.0),
+                            _ => response,
+                        }
+                    }
+                    Err(error) => response.with_error_code(partition_code(&error).code()),
+                }
+            });
+        ListOffsetsTopicResponse::default()
+            .with_partitions(partitions.collect())
+            .with_name(topic.name)
     });
     ListOffsetsResponse::default().with_topics(topics.collect())
 }
@@ -97,7 +118,7 @@ pub async fn offset_for_leader_epoch(
             let key = broker.key_by_name(&topic.topic, partition.partition);
             questions.push(key.map(|key| EpochQuestion {
                 key,
-                current_epoch: given_epoch(partition.current_leader_epoch),
+                current_epoch: LeaderEpoch(partition.current_leader_epoch),
                 asked_epoch: LeaderEpoch(partition.leader_epoch),
             }));
         }
@@ -106,18 +127,29 @@ pub async fn offset_for_leader_epoch(
         CallReply::EndOfEpochs(answers) => Some(answers),
         _ => None,
     };
-    let answers = ask(broker, questions, |question| question.key, Call::EndOfEpochs, open).await;
+    let answers = ask(
+        broker,
+        questions,
+        |question| question.key,
+        Call::EndOfEpochs,
+        open,
+    )
+    .await;
     let mut answers = answers.into_iter();
     let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().zip(&mut answers).map(|(partition, answer)| {
-            let response = EpochEndOffset::default().with_partition(partition.partition);
-            match answer {
-                Ok(end) => response
-                    .with_leader_epoch(end.leader_epoch.0)
-                    .with_end_offset(end.end_offset.0),
-                Err(error) => response.with_error_code(code_of(&error).code()),
-            }
-        });
+        let partitions = topic
+            .partitions
+            .iter()
+            .zip(&mut answers)
+            .map(|(partition, answer)| {
+                let response = EpochEndOffset::default().with_partition(partition.partition);
+                match answer {
+                    Ok(end) => response
+                        .with_leader_epoch(end.epoch.0)
+                        .with_end_offset(end.end_offset.0),
+                    Err(error) => response.with_error_code(partition_code(&error).code()),
+                }
+            });
         OffsetForLeaderTopicResult::default()
             .with_partitions(partitions.collect())
             .with_topic(topic.topic)
@@ -143,37 +175,33 @@ pub async fn delete_records(
         CallReply::DeleteRecords(answers) => Some(answers),
         _ => None,
     };
-    let answers = ask(broker, questions, |question| question.0, Call::DeleteRecords, open).await;
+    let answers = ask(
+        broker,
+        questions,
+        |question| question.0,
+        Call::DeleteRecords,
+        open,
+    )
+    .await;
     let mut answers = answers.into_iter();
     let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().zip(&mut answers).map(|(partition, answer)| {
-            let response = DeleteRecordsPartitionResult::default()
-                .with_partition_index(partition.partition_index);
-            match answer {
-                Ok(low_watermark) => response.with_low_watermark(low_watermark.0),
-                Err(error) => response
-                    .with_low_watermark(Offset::UNKNOWN.0)
-                    .with_error_code(code_of(&error).code()),
-            }
-        });
-        DeleteRecordsTopicResult::default().with_partitions(partitions.collect()).with_name(topic.name)
+        let partitions = topic
+            .partitions
+            .iter()
+            .zip(&mut answers)
+            .map(|(partition, answer)| {
+                let response = DeleteRecordsPartitionResult::default()
+                    .with_partition_index(partition.partition_index);
+                match answer {
+                    Ok(low_watermark) => response.with_low_watermark(low_watermark.0),
+                    Err(error) => response
+                        .with_low_watermark(Offset::UNKNOWN.0)
+                        .with_error_code(partition_code(&error).code()),
+                }
+            });
+        DeleteRecordsTopicResult::default()
+            .with_partitions(partitions.collect())
+            .with_name(topic.name)
     });
     DeleteRecordsResponse::default().with_topics(topics.collect())
-}
-
-/// Offsets look-ups that a request of a version may ask for. (Kept with the handler's tests.)
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_negative_leader_epoch_means_that_none_was_given() {
-        assert_eq!(given_epoch(-1), None);
-        assert_eq!(given_epoch(0), Some(LeaderEpoch(0)));
-    }
-
-    #[test]
-    fn an_unresolvable_code_is_never_success() {
-        assert_ne!(code_of(&PartitionError::NotHere), ErrorCode::None);
-    }
 }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use futures_lite::{AsyncRead, AsyncWrite};
@@ -23,7 +24,18 @@ const LISTEN_BACKLOG: i32 = 1024;
 
 /// Picks a free port for port 0, and finds out whether a port is taken: listeners that share a
 /// port (SO_REUSEPORT) would silently join another broker's.
+///
+/// Blocks, for up to two seconds where the port is taken: the kernel takes the rings of a killed
+/// process apart after its end, and they hold its sockets until then.
 pub fn probe_address(address: SocketAddr) -> io::Result<SocketAddr> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    const TRIES: usize = 40;
+    for _ in 1..TRIES {
+        match std::net::TcpListener::bind(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => std::thread::sleep(PAUSE),
+            bound => return bound?.local_addr(),
+        }
+    }
     std::net::TcpListener::bind(address)?.local_addr()
 }
 

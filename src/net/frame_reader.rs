@@ -41,6 +41,8 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct Frame {
     pub bytes: BytesMut,
+    /// The size of the allocation that `bytes` is a part of, which lives as long as any part.
+    pub allocation_bytes: usize,
     pub permits: Vec<Permit>,
 }
 
@@ -102,6 +104,7 @@ impl FrameReader {
         }
         Ok(Frame {
             bytes: self.buffer.split_to(len),
+            allocation_bytes: SOCKET_READ_BYTES_MAX,
             permits: Vec::new(),
         })
     }
@@ -131,18 +134,14 @@ impl FrameReader {
         bytes.extend_from_slice(&self.buffer[..buffered]);
         self.buffer.advance(buffered);
         while bytes.len() < len {
-            let step_end = charge.cover(bytes.len() + 1).await?;
-            if self
-                .socket
-                .read_into(&mut bytes, step_end - bytes.len())
-                .await?
-                == 0
-            {
+            let left = charge.cover(bytes.len() + 1).await? - bytes.len();
+            if self.socket.read_into(&mut bytes, left).await? == 0 {
                 return Err(FrameError::ClosedInFrame);
             }
         }
         Ok(Frame {
             bytes,
+            allocation_bytes: len,
             permits: charge.permits,
         })
     }
@@ -187,6 +186,6 @@ impl<'a> FrameCharge<'a> {
         let wait = Duration::from_millis(FRAME_BUDGET_WAIT_MS_MAX);
         executor::timeout(wait, self.budget.acquire(bytes))
             .await
-            .ok_or(FrameError::NoMemory { bytes: self.len })
+            .map_err(|_| FrameError::NoMemory { bytes: self.len })
     }
 }

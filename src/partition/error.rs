@@ -1,6 +1,7 @@
 //! What a partition answers instead of doing what was asked, and what is wrong with a file.
 
 use crate::base::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
+use crate::protocol::records::RecordsError;
 
 /// Each has exactly one Kafka error code, named in its comment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +55,28 @@ pub enum PartitionError {
     /// OFFSET_NOT_AVAILABLE (78)
     #[error("the high watermark has not yet reached the start of leader epoch {current}")]
     OffsetNotAvailable { current: LeaderEpoch },
+    /// UNKNOWN_TOPIC_OR_PARTITION (3)
+    #[error("this node does not have the partition")]
+    NotHere,
+    /// KAFKA_STORAGE_ERROR (56)
+    #[error("the partition is offline: {reason}")]
+    Offline { reason: String },
+    /// NOT_LEADER_OR_FOLLOWER (6)
+    #[error("the broker is stopping")]
+    Stopping,
+    /// INVALID_TXN_STATE (48)
+    #[error("transactions are not supported yet: send the records without a transactional id")]
+    Transactional,
+    /// As the kind of fault says: CORRUPT_MESSAGE (2), INVALID_RECORD (87), INVALID_TIMESTAMP (32),
+    /// MESSAGE_TOO_LARGE (10), UNSUPPORTED_COMPRESSION_TYPE (76)
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// RECORD_LIST_TOO_LARGE (18)
+    #[error("a batch of {bytes} bytes exceeds segment.bytes, which is {segment_bytes}")]
+    LargerThanSegment { bytes: usize, segment_bytes: u64 },
+    /// KAFKA_STORAGE_ERROR (56)
+    #[error("{0}")]
+    Storage(String),
     /// UNSUPPORTED_VERSION (35)
     #[error("version {version} of ListOffsets does not know the special timestamp {timestamp}")]
     UnsupportedTimestamp { timestamp: i64, version: i16 },

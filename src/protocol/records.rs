@@ -74,19 +74,25 @@ pub fn validate(records: &[u8], rules: &ValidationRules) -> Result<ValidBatch, R
         ));
     }
     let header = match BatchHeader::parse(records) {
-        Err(BatchError::Magic { magic }) => {
+        // Formats that once were have their own word; what never was is damage.
+        Err(BatchError::Magic {
+            magic: magic @ 0..=1,
+        }) => {
             return Err(RecordsError::Invalid(format!(
                 "Produce requests with version {} are only allowed to contain record batches with \
                  magic version 2, not {magic}",
                 rules.produce_version
             )));
         }
+        Err(error @ BatchError::Short { .. }) => return Err(invalid(&error.to_string())),
         other => other?,
     };
     let available = records.len();
     let total = header.total_bytes;
     if total > available {
-        return Err(BatchError::Incomplete { total, available }.into());
+        return Err(invalid(
+            &BatchError::Incomplete { total, available }.to_string(),
+        ));
     }
     if total < available {
         return Err(invalid(
@@ -95,7 +101,8 @@ pub fn validate(records: &[u8], rules: &ValidationRules) -> Result<ValidBatch, R
     }
     let code = header.attributes.0 & 7;
     let compression = header.attributes.compression();
-    let compression = compression.ok_or(RecordsError::UnsupportedCompression(code))?;
+    let unknown = || RecordsError::Invalid(format!("unknown compression type id: {code}"));
+    let compression = compression.ok_or_else(unknown)?;
     if compression == Compression::Zstd && rules.produce_version < 7 {
         return Err(RecordsError::UnsupportedCompression(code));
     }
@@ -257,38 +264,26 @@ pub fn for_each_record(
     walk(header, &mut StreamSource::new(stream), &mut visit)
 }
 
-/// The first record of a whole batch with a timestamp of `target` or later.
-pub fn first_at_or_after(
+/// The first record of a whole batch that is not older than `timestamp` and not below `from`.
+pub fn first_not_older(
     batch: &[u8],
-    target: TimestampMs,
-) -> io::Result<Option<(TimestampMs, Offset)>> {
-    first_record(batch, |timestamp| timestamp >= target)
-}
-
-/// The first record of a whole batch that has the batch's greatest timestamp.
-pub fn first_with_max_timestamp(batch: &[u8]) -> io::Result<Option<(TimestampMs, Offset)>> {
-    let header = BatchHeader::parse(batch).map_err(io::Error::other)?;
-    first_record(batch, |timestamp| timestamp == header.max_timestamp)
-}
-
-fn first_record(
-    batch: &[u8],
-    wanted: impl Fn(TimestampMs) -> bool,
+    timestamp: TimestampMs,
+    from: Offset,
 ) -> io::Result<Option<(TimestampMs, Offset)>> {
     let header = BatchHeader::parse_checked(batch).map_err(io::Error::other)?;
-    let compression = header.attributes.compression().unwrap_or(Compression::None);
+    let compression = header.attributes.compression();
+    let compression = compression.ok_or_else(|| damaged("a batch has an unknown compression"))?;
     let mut found = None;
     let records = &batch[BATCH_HEADER_BYTES..header.total_bytes];
     for_each_record(&header, compression, records, |record| {
-        let timestamp = match header.attributes.is_log_append_time() {
+        // With the broker's clock all records of a batch have the batch's time.
+        let own = match header.attributes.is_log_append_time() {
             true => header.max_timestamp,
             false => record.timestamp,
         };
-        if found.is_none() && wanted(timestamp) {
-            found = Some((
-                timestamp,
-                header.base_offset.plus(i64::from(record.offset_delta)),
-            ));
+        let offset = header.base_offset.plus(i64::from(record.offset_delta));
+        if found.is_none() && own >= timestamp && offset >= from {
+            found = Some((own, offset));
         }
     })?;
     Ok(found)

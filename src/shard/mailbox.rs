@@ -31,7 +31,10 @@ pub struct Address {
 impl Address {
     /// Control messages (images, stop) come from outside of the shards and have room of their own.
     pub async fn send_control(&self, request: Request) -> Result<(), Stopping> {
-        self.requests.send_async(request).await.map_err(|_| Stopping)
+        self.requests
+            .send_async(request)
+            .await
+            .map_err(|_| Stopping)
     }
 
     pub fn answer(&self, answer: Answer) {
@@ -61,7 +64,10 @@ pub fn mailboxes(shard_count: usize) -> (Vec<Address>, Vec<Inbox>) {
             let (request_sender, requests) = flume::bounded(capacity);
             let (answer_sender, answers) = flume::unbounded();
             (
-                Address { requests: request_sender, answers: answer_sender },
+                Address {
+                    requests: request_sender,
+                    answers: answer_sender,
+                },
                 Inbox { requests, answers },
             )
         })
@@ -81,7 +87,10 @@ pub struct Router {
 
 impl Router {
     pub fn new(shard: ShardId, addresses: Vec<Address>) -> Self {
-        let permits = addresses.iter().map(|_| Semaphore::new(CALLS_IN_FLIGHT_MAX)).collect();
+        let permits = addresses
+            .iter()
+            .map(|_| Semaphore::new(CALLS_IN_FLIGHT_MAX))
+            .collect();
         Self {
             shard,
             addresses,
@@ -96,8 +105,8 @@ impl Router {
         self.shard
     }
 
-    pub fn shard_count(&self) -> usize {
-        self.addresses.len()
+    pub fn shard_count(&self) -> u16 {
+        u16::try_from(self.addresses.len()).expect("there are at most 65,535 cores")
     }
 
     pub fn address(&self, shard: ShardId) -> &Address {
@@ -114,9 +123,13 @@ impl Router {
         let permit = self.permits[usize::from(to.0)].acquire(1).await;
         let (sender, receiver) = oneshot();
         let call_id = self.waiting.borrow_mut().insert((sender, permit));
-        let request = Request::Call { from: self.shard, call_id, call };
+        let request = Request::Call {
+            from: self.shard,
+            call_id,
+            call,
+        };
         if self.address(to).requests.try_send(request).is_err() {
-            self.waiting.borrow_mut().remove(call_id);
+            drop(self.waiting.borrow_mut().remove(call_id));
             return Err(Stopping);
         }
         Ok(async move { receiver.await.map_err(|_| Stopping) })
@@ -125,8 +138,8 @@ impl Router {
     /// Handles what came in for this shard's own calls.
     pub fn accept(&self, answer: Answer) {
         match answer {
-            Answer::Reply { call, reply } => {
-                let sender = self.waiting.borrow_mut().try_remove(call);
+            Answer::Reply { call_id, reply } => {
+                let sender = self.waiting.borrow_mut().try_remove(call_id);
                 if let Some((sender, _permit)) = sender {
                     // The caller may have gone meanwhile; then nobody needs the reply.
                     let _ = sender.send(reply);

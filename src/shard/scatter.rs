@@ -25,8 +25,9 @@ pub async fn scatter<Item, Answer>(
     open: fn(CallReply) -> Option<Vec<Result<Answer, PartitionError>>>,
 ) -> Scattered<Answer> {
     let item_count = items.len();
-    let mut groups: Vec<(Vec<usize>, Vec<Item>)> =
-        (0..shard.shard_count()).map(|_| (Vec::new(), Vec::new())).collect();
+    let mut groups: Vec<(Vec<usize>, Vec<Item>)> = (0..shard.shard_count())
+        .map(|_| (Vec::new(), Vec::new()))
+        .collect();
     for (index, item) in items.into_iter().enumerate() {
         let owner = shard.owner_of(key_of(&item));
         let (indexes, members) = &mut groups[usize::from(owner.0)];
@@ -39,7 +40,11 @@ pub async fn scatter<Item, Answer>(
             calls.push((indexes, shard.call(ShardId(owner), close(members)).await));
         }
     }
-    Scattered { item_count, calls, open }
+    Scattered {
+        item_count,
+        calls,
+        open,
+    }
 }
 
 impl<Answer> Scattered<Answer> {
@@ -48,12 +53,20 @@ impl<Answer> Scattered<Answer> {
         let mut answers: Vec<Option<Result<Answer, PartitionError>>> = Vec::new();
         answers.resize_with(self.item_count, || None);
         for (indexes, call) in self.calls {
-            let replies = call.finish().await.ok().and_then(self.open).unwrap_or_default();
+            let replies = call
+                .finish()
+                .await
+                .ok()
+                .and_then(self.open)
+                .unwrap_or_default();
             for (index, reply) in indexes.into_iter().zip(replies) {
                 answers[index] = Some(reply);
             }
         }
         // An owner that is gone did not answer.
-        answers.into_iter().map(|answer| answer.unwrap_or(Err(PartitionError::Stopping))).collect()
+        answers
+            .into_iter()
+            .map(|answer| answer.unwrap_or(Err(PartitionError::Stopping)))
+            .collect()
     }
 }
