@@ -1,8 +1,8 @@
 //! `ringmain bench`: what this machine's disk and network can do, and what a broker makes of it.
 //!
-//! Reading order: [`produce`] and [`consume`] (the load generator), [`request`] (its requests,
-//! encoded once), [`disk`] and [`net`] (the limits), then what they share: [`load`] (duration and
-//! progress), [`meter`] (processor time of both sides), [`report`], [`units`].
+//! Reading order: [`produce`] with [`sender`] and [`request`] (encoded once, sent often), [`consume`]
+//! with [`fetching`], [`disk`] and [`net`] (the machine's limits), then what they share: [`load`]
+//! (duration and progress), [`meter`] (processor time of both sides), [`report`], [`units`].
 //!
 //! Deliberately absent: the ordinary client's batching. The generator sends the same bytes again
 //! and again, so that a broker is measured and not the client.
@@ -16,6 +16,7 @@ mod net;
 mod produce;
 mod report;
 mod request;
+mod sender;
 mod units;
 
 #[cfg(test)]

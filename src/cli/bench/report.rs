@@ -36,6 +36,11 @@ impl Report {
         self.json.insert(key.to_owned(), value.into());
     }
 
+    /// A row for the table only.
+    pub fn show(&mut self, label: &str, shown: String) {
+        self.rows.push((label.to_owned(), shown));
+    }
+
     /// A figure for the JSON form only.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         self.json.insert(key.to_owned(), value.into());
@@ -163,11 +168,6 @@ impl Report {
             }
             _ => Ok(()),
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn json(&self) -> &Map<String, Value> {
-        &self.json
     }
 }
 
