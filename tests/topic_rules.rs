@@ -503,6 +503,9 @@ fn configs_are_described_with_source_synonyms_and_documentation() {
     );
 }
 
+/// A key, what to do with it, and a value.
+type Alteration<'a> = (&'a str, Change, Option<&'a str>);
+
 #[derive(Clone, Copy)]
 enum Change {
     Set = 0,
@@ -511,7 +514,7 @@ enum Change {
     Subtract = 3,
 }
 
-fn alter(wire: &mut Wire, topic: &str, changes: &[(&str, Change, Option<&str>)]) -> i16 {
+fn alter(wire: &mut Wire, topic: &str, changes: &[Alteration<'_>]) -> i16 {
     let configs = changes.iter().map(|&(key, change, value)| {
         AlterableConfig::default()
             .with_name(text(key))
@@ -593,7 +596,7 @@ fn configs_are_set_deleted_appended_and_subtracted() {
     );
     assert_config(&mut wire, &topic, "cleanup.policy", ("compact", 1));
 
-    let rows: [(&str, &[(&str, Change, Option<&str>)], i16); 6] = [
+    let rows: [(&str, &[Alteration<'_>], i16); 6] = [
         (
             "an unknown key",
             &[("no.such", Change::Set, Some("1"))],
