@@ -1,1 +1,7 @@
-fn main() {}
+//! The `ringmain` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ringmain::cli::main()
+}

@@ -1,1 +1,62 @@
-//! To be filled.
+//! The command line: one file a command.
+
+pub mod bench;
+pub mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A Kafka-compatible broker for Linux: one core, one ring, one log.
+#[derive(Debug, Parser)]
+#[command(name = "ringmain", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Bench(bench::BenchArgs),
+}
+
+/// How a command failed: one line for the person, and the exit code.
+#[derive(Debug)]
+pub struct Failure {
+    pub message: String,
+    pub code: u8,
+}
+
+impl Failure {
+    /// Something went wrong while running.
+    pub fn run(message: impl ToString) -> Self {
+        Self {
+            message: message.to_string(),
+            code: 1,
+        }
+    }
+
+    /// The command line or the configuration is wrong.
+    pub fn usage(message: impl ToString) -> Self {
+        Self {
+            message: message.to_string(),
+            code: 2,
+        }
+    }
+}
+
+/// Runs the command that the process was called with.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(args),
+        Command::Bench(args) => bench::run(args).map_err(Failure::run),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ringmain: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

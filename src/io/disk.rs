@@ -4,10 +4,18 @@
 //! Everything is direct: positions, lengths and buffers of writes are multiples of
 //! [`DISK_BLOCK_BYTES`](crate::base::limits::DISK_BLOCK_BYTES).
 
+use std::future::Future;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+use std::pin::Pin;
 use std::rc::Rc;
+
+/// Work that runs beside its starter on the same executor.
+pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Starts a [`LocalTask`]: the executor's spawn function, or a simulation's.
+pub type Spawn = Rc<dyn Fn(LocalTask)>;
 
 /// Whether a file must exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +35,8 @@ pub trait Disk: Clone + 'static {
     async fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Self::File>;
     /// Names (not paths) of the entries of a directory, in no order.
     async fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// Names and sizes in bytes of the plain files of a directory, in no order.
+    async fn list_files(&self, path: &Path) -> io::Result<Vec<(String, u64)>>;
     async fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Atomic replacement; durable only after [`Disk::sync_dir`] of the parent.
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -38,6 +48,8 @@ pub trait Disk: Clone + 'static {
     /// The whole of a small file (indexes, checkpoints, snapshots).
     async fn read_file(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Writes a file whole and flushes its data; the entry is durable after [`Disk::sync_dir`].
+    /// The former contents are overwritten in place: until it resolves, a crash leaves any mixture
+    /// of both. What must be replaced whole is written beside it and renamed.
     async fn write_file(&self, path: &Path, contents: &[u8]) -> io::Result<()>;
 }
 

@@ -3,3 +3,10 @@
 //! Nothing above this module names glommio.
 
 pub mod disk;
+pub mod executor;
+pub mod local;
+pub mod probe;
+pub mod real_disk;
+pub mod sim_disk;
+pub mod sim_executor;
+pub mod socket;

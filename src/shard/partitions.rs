@@ -1,0 +1,453 @@
+//! The partitions that this shard owns, and who waits for them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{error, info, warn};
+
+use super::mailbox::Router;
+use super::messages::{Answer, PartitionKey, ShardDisk, Watch, Watcher};
+use crate::base::limits::PARTITIONS_OPENED_AT_A_TIME;
+use crate::base::{NodeId, Offset, TimestampMs};
+use crate::cluster::{MetadataImage, TopicImage, placement};
+use crate::config::{BrokerConfig, TopicConfig};
+use crate::io::disk::Disk;
+use crate::io::executor;
+use crate::io::local::Semaphore;
+use crate::observability::ShardMetrics;
+use crate::partition::{Partition, PartitionError, PartitionSetup};
+use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint, MergedCheckpoint};
+use crate::storage::{CoreStorage, PartitionCheckpoint};
+
+/// A partition of this shard, or why it is not there.
+#[derive(Clone)]
+enum Slot {
+    Online(Rc<Partition<ShardDisk>>),
+    /// With what the last checkpoint said of it: it stays in every later one, so that recovery
+    /// keeps knowing what was acknowledged.
+    Offline {
+        reason: String,
+        checkpoint: Option<PartitionCheckpoint>,
+    },
+}
+
+/// Cheap to clone; clones are the same.
+#[derive(Clone)]
+pub struct Partitions(Rc<Inner>);
+
+struct Inner {
+    storage: Rc<CoreStorage<ShardDisk>>,
+    config: Arc<BrokerConfig>,
+    router: Rc<Router>,
+    metrics: Arc<ShardMetrics>,
+    generation: u64,
+    checkpoint_sequence: Cell<u64>,
+    /// One checkpoint is written at a time.
+    checkpoint_turn: Semaphore,
+    slots: RefCell<HashMap<PartitionKey, Slot>>,
+    watchers: Watchers,
+}
+
+type Watchers = Rc<RefCell<HashMap<PartitionKey, Vec<Watcher>>>>;
+
+impl Partitions {
+    /// Nothing is open yet. `generation` is this run's, greater than any before.
+    pub fn new(
+        storage: Rc<CoreStorage<ShardDisk>>,
+        config: Arc<BrokerConfig>,
+        router: Rc<Router>,
+        metrics: Arc<ShardMetrics>,
+        generation: u64,
+    ) -> Self {
+        Self(Rc::new(Inner {
+            storage,
+            config,
+            router,
+            metrics,
+            generation,
+            checkpoint_sequence: Cell::new(0),
+            checkpoint_turn: Semaphore::new(1),
+            slots: RefCell::default(),
+            watchers: Watchers::default(),
+        }))
+    }
+
+    /// # Errors
+    /// The partition is not here, or offline.
+    pub fn get(&self, key: PartitionKey) -> Result<Rc<Partition<ShardDisk>>, PartitionError> {
+        match self.0.slots.borrow().get(&key) {
+            Some(Slot::Online(partition)) => Ok(Rc::clone(partition)),
+            Some(Slot::Offline { reason, .. }) => Err(PartitionError::Offline {
+                reason: reason.clone(),
+            }),
+            None => Err(PartitionError::NotHere),
+        }
+    }
+
+    fn online(&self) -> Vec<(PartitionKey, Rc<Partition<ShardDisk>>)> {
+        let slots = self.0.slots.borrow();
+        let online = slots.iter().filter_map(|(key, slot)| match slot {
+            Slot::Online(partition) => Some((*key, Rc::clone(partition))),
+            Slot::Offline { .. } => None,
+        });
+        online.collect()
+    }
+
+    // --- metadata ----------------------------------------------------------------------------
+
+    /// Opens what the image adds here, drops what it lacks, passes settings on. `checkpoints` says
+    /// where recovery begins. Resolves when requests see the result; files of dropped partitions
+    /// are removed in the background.
+    pub async fn apply(&self, image: &MetadataImage, checkpoints: Option<&MergedCheckpoint>) {
+        let broker = super::broker_settings(image, &self.0.config);
+        let mut wanted = HashMap::new();
+        for topic in image.topics() {
+            let config = TopicConfig::new(&topic.overrides, &broker);
+            for (partition, _) in (0..).zip(&topic.partitions) {
+                let key = PartitionKey {
+                    topic_id: topic.id,
+                    partition,
+                };
+                let owner = placement::shard_of(topic.id, partition, self.0.router.shard_count());
+                if owner == self.0.router.shard() {
+                    wanted.insert(key, (Arc::clone(topic), config.clone()));
+                }
+            }
+        }
+        self.drop_absent(&wanted).await;
+        let mut missing = Vec::new();
+        for (key, (topic, config)) in wanted {
+            let known = self.0.slots.borrow().get(&key).cloned();
+            match known {
+                Some(Slot::Online(partition)) => partition.set_config(config),
+                Some(Slot::Offline { .. }) => {}
+                None => missing.push((key, topic, config)),
+            }
+        }
+        self.open_all(missing, checkpoints).await;
+    }
+
+    /// Resolves when the folders' names are free for other topics; the files go in the background.
+    async fn drop_absent(&self, wanted: &HashMap<PartitionKey, (Arc<TopicImage>, TopicConfig)>) {
+        let absent: Vec<PartitionKey> = self
+            .0
+            .slots
+            .borrow()
+            .keys()
+            .filter(|key| !wanted.contains_key(key))
+            .copied()
+            .collect();
+        let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
+        let mut retirements = Vec::with_capacity(absent.len());
+        for key in absent {
+            let slot = self.0.slots.borrow_mut().remove(&key);
+            // Parked fetches learn that the partition is gone by reading it again.
+            self.wake_all(key);
+            if let Some(Slot::Online(partition)) = slot {
+                let turn = turns.acquire(1).await;
+                let disk = self.0.storage.disk.clone();
+                retirements.push(executor::spawn_local(async move {
+                    retire(disk, &partition, key).await;
+                    drop(turn);
+                }));
+            }
+        }
+        for retirement in retirements {
+            retirement.await;
+        }
+    }
+
+    async fn open_all(
+        &self,
+        missing: Vec<(PartitionKey, Arc<TopicImage>, TopicConfig)>,
+        checkpoints: Option<&MergedCheckpoint>,
+    ) {
+        let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
+        let mut openings = Vec::with_capacity(missing.len());
+        for (key, topic, config) in missing {
+            let turn = turns.acquire(1).await;
+            let checkpoint = checkpoints.and_then(|merged| {
+                merged
+                    .partitions
+                    .get(&(key.topic_id, key.partition))
+                    .cloned()
+            });
+            let this = self.clone();
+            openings.push(executor::spawn_local(async move {
+                this.open(key, &topic, config, checkpoint).await;
+                drop(turn);
+            }));
+        }
+        for opening in openings {
+            opening.await;
+        }
+    }
+
+    async fn open(
+        &self,
+        key: PartitionKey,
+        topic: &TopicImage,
+        config: TopicConfig,
+        checkpoint: Option<PartitionCheckpoint>,
+    ) {
+        let Some(image) = topic.partition(key.partition) else {
+            return;
+        };
+        let dir = self
+            .0
+            .config
+            .data_dir
+            .join(format!("{}-{}", topic.name, key.partition));
+        let known = checkpoint.clone();
+        let listener = CommitListener {
+            key,
+            watchers: Rc::clone(&self.0.watchers),
+            router: Rc::clone(&self.0.router),
+        };
+        let setup = PartitionSetup {
+            dir: dir.clone(),
+            topic_id: key.topic_id,
+            node: NodeId(self.0.config.node_id),
+            leader_epoch: image.leader_epoch,
+            config,
+            checkpoint,
+            on_commit: Box::new(move || listener.wake_all()),
+            on_failed: Box::new(|reason| super::end_process(reason)),
+            now: TimestampMs::now(),
+        };
+        let slot = match Partition::open(&self.0.storage, setup).await {
+            Ok(partition) => Slot::Online(Rc::new(partition)),
+            Err(reason) => {
+                error!(%reason, dir = %dir.display(), "a partition is offline");
+                self.0
+                    .metrics
+                    .partition_offline(&format!("{}-{}", topic.name, key.partition), &reason);
+                Slot::Offline {
+                    reason,
+                    checkpoint: known,
+                }
+            }
+        };
+        self.0.slots.borrow_mut().insert(key, slot);
+    }
+
+    // --- waiting for data --------------------------------------------------------------------
+
+    /// Registers a parked fetch with a partition whose high watermark it saw. False where that has
+    /// moved since, or the partition has gone: then there may be data already.
+    pub fn watch(&self, key: PartitionKey, watch: Watch, seen: Offset) -> bool {
+        let Ok(partition) = self.get(key) else {
+            return false;
+        };
+        if partition.high_watermark() != seen {
+            return false;
+        }
+        let mut watchers = self.0.watchers.borrow_mut();
+        let waiting = watchers.entry(key).or_default();
+        if !waiting.contains(&watch.watcher) {
+            waiting.push(watch.watcher);
+        }
+        true
+    }
+
+    pub fn unwatch(&self, watcher: Watcher, keys: &[PartitionKey]) {
+        let mut watchers = self.0.watchers.borrow_mut();
+        for key in keys {
+            if let Some(waiting) = watchers.get_mut(key) {
+                waiting.retain(|other| *other != watcher);
+                if waiting.is_empty() {
+                    watchers.remove(key);
+                }
+            }
+        }
+    }
+
+    pub fn wake(&self, watcher: Watcher) {
+        wake(&self.0.router, watcher);
+    }
+
+    fn wake_all(&self, key: PartitionKey) {
+        for watcher in self
+            .0
+            .watchers
+            .borrow_mut()
+            .remove(&key)
+            .unwrap_or_default()
+        {
+            self.wake(watcher);
+        }
+    }
+
+    // --- upkeep ------------------------------------------------------------------------------
+
+    /// Makes a checkpoint of all partitions durable. The work is spread: other tasks run between
+    /// the partitions.
+    ///
+    /// # Errors
+    /// The file could not be written; the former one is still in place.
+    pub async fn write_checkpoint(&self) -> io::Result<()> {
+        let _turn = self.0.checkpoint_turn.acquire(1).await;
+        let mut entries = self.offline_entries();
+        for (key, partition) in self.online() {
+            let state = partition.checkpoint().await;
+            entries.push(entry(key, state));
+            executor::yield_if_needed().await;
+        }
+        self.write_entries(entries).await
+    }
+
+    fn offline_entries(&self) -> Vec<CheckpointEntry> {
+        let slots = self.0.slots.borrow();
+        let offline = slots.iter().filter_map(|(key, slot)| match slot {
+            Slot::Offline { checkpoint, .. } => Some(entry(*key, checkpoint.clone()?)),
+            Slot::Online(_) => None,
+        });
+        offline.collect()
+    }
+
+    async fn write_entries(&self, entries: Vec<CheckpointEntry>) -> io::Result<()> {
+        let disk = &self.0.storage.disk;
+        let data_dir = &self.0.config.data_dir;
+        let shard = self.0.router.shard();
+        let sequence = self.0.checkpoint_sequence.get() + 1;
+        self.0.checkpoint_sequence.set(sequence);
+        let dir = checkpoint::core_dir(data_dir, shard);
+        disk.create_dir_all(&dir).await?;
+        disk.sync_dir(data_dir).await?;
+        let checkpoint = CoreCheckpoint {
+            generation: self.0.generation,
+            sequence,
+            entries,
+        };
+        checkpoint::write(disk, data_dir, shard, &checkpoint).await
+    }
+
+    /// What is due now and then: flushes that were postponed, writes that had no space.
+    pub fn tick(&self, now: TimestampMs) {
+        for (_, partition) in self.online() {
+            partition.flush_if_due(now);
+            partition.retry_writes();
+        }
+    }
+
+    pub fn expire_producers(&self, now: TimestampMs) {
+        let expiration_ms = self.0.config.producer_id_expiration_ms;
+        let expired: usize = self
+            .online()
+            .iter()
+            .map(|(_, partition)| partition.expire_producers(now, expiration_ms))
+            .sum();
+        if expired > 0 {
+            info!(expired, "forgot silent producers");
+        }
+    }
+
+    /// Closes all partitions and writes the last checkpoint.
+    pub async fn close(&self) -> io::Result<()> {
+        let _turn = self.0.checkpoint_turn.acquire(1).await;
+        let online = self.online();
+        let mut entries = self.offline_entries();
+        self.0.slots.borrow_mut().clear();
+        let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
+        let mut closings = Vec::with_capacity(online.len());
+        for (key, partition) in online {
+            let turn = turns.acquire(1).await;
+            closings.push(executor::spawn_local(async move {
+                let state = partition.close().await.unwrap_or_else(|error| {
+                    warn!(%error, topic_id = %key.topic_id, partition = key.partition,
+                        "a partition was not closed cleanly; it is recovered at the next start");
+                    partition.last_checkpoint()
+                });
+                drop(turn);
+                (key, state)
+            }));
+        }
+        for closing in closings {
+            let (key, state) = closing.await;
+            entries.push(entry(key, state));
+        }
+        self.write_entries(entries).await
+    }
+
+    /// Keeps the background work going until the task is dropped.
+    pub async fn keep_up(self, config: Arc<BrokerConfig>) {
+        const TICK_MS: u64 = 1000;
+        let mut elapsed_ms = 0_u64;
+        let mut next_checkpoint_ms = config.checkpoint_interval_ms;
+        let mut next_expiry_ms = config.producer_id_expiration_check_interval_ms;
+        loop {
+            executor::sleep(Duration::from_millis(TICK_MS)).await;
+            elapsed_ms += TICK_MS;
+            self.tick(TimestampMs::now());
+            if elapsed_ms >= next_expiry_ms {
+                next_expiry_ms = elapsed_ms + config.producer_id_expiration_check_interval_ms;
+                self.expire_producers(TimestampMs::now());
+            }
+            if elapsed_ms >= next_checkpoint_ms {
+                next_checkpoint_ms = elapsed_ms + config.checkpoint_interval_ms;
+                if let Err(error) = self.write_checkpoint().await {
+                    warn!(%error, "cannot write the checkpoint; the next start will scan more");
+                }
+            }
+        }
+    }
+}
+
+fn entry(key: PartitionKey, state: PartitionCheckpoint) -> CheckpointEntry {
+    CheckpointEntry {
+        topic_id: key.topic_id,
+        partition: key.partition,
+        state,
+    }
+}
+
+/// Frees the partition's folder name, and has the files removed in the background.
+async fn retire(disk: ShardDisk, partition: &Partition<ShardDisk>, key: PartitionKey) {
+    let give_up = move |error: io::Error| {
+        warn!(%error, topic_id = %key.topic_id, partition = key.partition,
+            "cannot remove the files of a deleted partition; they go at the next start");
+    };
+    match partition.retire().await {
+        Ok(doomed) => executor::spawn_local(async move {
+            disk.remove_dir_all(&doomed).await.unwrap_or_else(give_up);
+        })
+        .detach(),
+        Err(error) => give_up(error),
+    }
+}
+
+/// Wakes the parked fetches of one partition.
+struct CommitListener {
+    key: PartitionKey,
+    watchers: Watchers,
+    router: Rc<Router>,
+}
+
+impl CommitListener {
+    fn wake_all(&self) {
+        let waiting = {
+            let mut watchers = self.watchers.borrow_mut();
+            if watchers.is_empty() {
+                return;
+            }
+            watchers.remove(&self.key)
+        };
+        for watcher in waiting.unwrap_or_default() {
+            wake(&self.router, watcher);
+        }
+    }
+}
+
+fn wake(router: &Router, watcher: Watcher) {
+    if watcher.shard == router.shard() {
+        router.wake(watcher.id);
+    } else {
+        router
+            .address(watcher.shard)
+            .answer(Answer::Wake(watcher.id));
+    }
+}

@@ -1,0 +1,270 @@
+//! What a core knew to be durable, in one file per core: `core-NNN/checkpoint`. Recovery begins
+//! there.
+//!
+//! ```text
+//! "RMCP"  u32 version  u32 CRC-32C of all that follows
+//! u64 generation  u64 sequence  u32 partitions
+//! each: topic id (16)  i32 partition  i64 log start  i64 durable offset
+//!       i64 segment base  u64 position  u8 has snapshot
+//!       with one: i64 offset  u32 length  bytes
+//! ```
+//! Big-endian. A generation is one run of the process; whatever the number of cores, the entry of
+//! the greatest generation and sequence is the valid one of a partition.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::partition_files::replace_file;
+use crate::base::{FilePosition, Offset, PartitionIndex, ShardId, TopicId};
+use crate::io::disk::Disk;
+
+#[cfg(test)]
+mod tests;
+
+const FILE_NAME: &str = "checkpoint";
+const MAGIC: &[u8; 4] = b"RMCP";
+const VERSION: u32 = 1;
+const FRAME_BYTES: usize = 12;
+
+/// Where a log was known to be good, and from where recovery must look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionCheckpoint {
+    /// Records below it were deleted.
+    pub log_start: Offset,
+    /// Records below it are on stable media: damage there is corruption.
+    pub durable_offset: Offset,
+    /// The segment in which the durable offset lies, and the bytes of it that are durable.
+    pub segment_base: Offset,
+    pub position: FilePosition,
+    /// The derived state at an offset, where it is small enough to be kept here.
+    pub snapshot: Option<(Offset, Vec<u8>)>,
+}
+
+/// A partition's checkpoint in its core's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointEntry {
+    pub topic_id: TopicId,
+    pub partition: PartitionIndex,
+    pub state: PartitionCheckpoint,
+}
+
+/// One core's file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CoreCheckpoint {
+    pub generation: u64,
+    pub sequence: u64,
+    pub entries: Vec<CheckpointEntry>,
+}
+
+/// All cores' files, merged.
+#[derive(Debug, Default)]
+pub struct MergedCheckpoint {
+    /// The greatest generation found: this run takes the next one.
+    pub generation: u64,
+    pub partitions: HashMap<(TopicId, PartitionIndex), PartitionCheckpoint>,
+    /// Files that were damaged and so ignored, each with its reason; their partitions are scanned
+    /// whole.
+    pub damaged: Vec<(PathBuf, String)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error(
+        "{} has version {version}; this broker knows version {VERSION}: start the newer broker that wrote it",
+        file.display()
+    )]
+    UnknownVersion { file: PathBuf, version: u32 },
+    #[error("cannot read the checkpoints in {}: {source}", dir.display())]
+    Io { dir: PathBuf, source: io::Error },
+}
+
+/// The folder of a core, `core-000` and so on.
+pub fn core_dir(data_dir: &Path, shard: ShardId) -> PathBuf {
+    data_dir.join(format!("core-{:03}", shard.0))
+}
+
+/// Replaces the core's checkpoint; durable when it resolves. The core's folder must exist.
+pub async fn write<D: Disk>(
+    disk: &D,
+    data_dir: &Path,
+    shard: ShardId,
+    checkpoint: &CoreCheckpoint,
+) -> io::Result<()> {
+    let bytes = checkpoint.encode();
+    replace_file(disk, &core_dir(data_dir, shard), FILE_NAME, &bytes).await
+}
+
+/// Reads the checkpoints of all cores there ever were and keeps the newest entry of each partition.
+///
+/// # Errors
+/// A file of a version that is not ours, or a folder that cannot be read. A damaged file is
+/// none: it is reported in [`MergedCheckpoint::damaged`].
+pub async fn read_all<D: Disk>(
+    disk: &D,
+    data_dir: &Path,
+) -> Result<MergedCheckpoint, CheckpointError> {
+    let failed = |source| CheckpointError::Io {
+        dir: data_dir.to_owned(),
+        source,
+    };
+    let mut merged = MergedCheckpoint::default();
+    let mut newest = HashMap::new();
+    for dir in core_dirs(disk, data_dir).await.map_err(failed)? {
+        let file = dir.join(FILE_NAME);
+        let bytes = match disk.read_file(&file).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        match CoreCheckpoint::decode(&bytes) {
+            Ok(checkpoint) => {
+                merged.generation = merged.generation.max(checkpoint.generation);
+                let age = (checkpoint.generation, checkpoint.sequence);
+                for entry in checkpoint.entries {
+                    let key = (entry.topic_id, entry.partition);
+                    if newest.get(&key).is_none_or(|known| *known < age) {
+                        newest.insert(key, age);
+                        merged.partitions.insert(key, entry.state);
+                    }
+                }
+            }
+            Err(DecodeError::Version(version)) => {
+                return Err(CheckpointError::UnknownVersion { file, version });
+            }
+            Err(DecodeError::Damaged(reason)) => merged.damaged.push((file, reason)),
+        }
+    }
+    Ok(merged)
+}
+
+/// Removes the files of cores that are not among the first `cores`: to be called when every
+/// partition is in a checkpoint of this run.
+pub async fn remove_others<D: Disk>(disk: &D, data_dir: &Path, cores: usize) -> io::Result<()> {
+    let kept: Vec<PathBuf> = (0..cores)
+        .filter_map(|shard| Some(core_dir(data_dir, ShardId(shard.try_into().ok()?))))
+        .collect();
+    for dir in core_dirs(disk, data_dir).await? {
+        if kept.contains(&dir) {
+            continue;
+        }
+        match disk.remove_file(&dir.join(FILE_NAME)).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => disk.sync_dir(&dir).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn core_dirs<D: Disk>(disk: &D, data_dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut names = disk.list_dir(data_dir).await?;
+    names.retain(|name| {
+        name.strip_prefix("core-").is_some_and(|number| {
+            number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    });
+    names.sort();
+    Ok(names.into_iter().map(|name| data_dir.join(name)).collect())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum DecodeError {
+    Version(u32),
+    Damaged(String),
+}
+
+impl CoreCheckpoint {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend_from_slice(&self.generation.to_be_bytes());
+        body.extend_from_slice(&self.sequence.to_be_bytes());
+        body.extend_from_slice(&(self.entries.len() as u32).to_be_bytes());
+        for entry in &self.entries {
+            let state = &entry.state;
+            body.extend_from_slice(entry.topic_id.0.as_bytes());
+            body.extend_from_slice(&entry.partition.to_be_bytes());
+            body.extend_from_slice(&state.log_start.0.to_be_bytes());
+            body.extend_from_slice(&state.durable_offset.0.to_be_bytes());
+            body.extend_from_slice(&state.segment_base.0.to_be_bytes());
+            body.extend_from_slice(&state.position.0.to_be_bytes());
+            match &state.snapshot {
+                None => body.push(0),
+                Some((offset, bytes)) => {
+                    body.push(1);
+                    body.extend_from_slice(&offset.0.to_be_bytes());
+                    body.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+                    body.extend_from_slice(bytes);
+                }
+            }
+        }
+        let mut file = Vec::with_capacity(FRAME_BYTES + body.len());
+        file.extend_from_slice(MAGIC);
+        file.extend_from_slice(&VERSION.to_be_bytes());
+        file.extend_from_slice(&crc32c::crc32c(&body).to_be_bytes());
+        file.extend_from_slice(&body);
+        file
+    }
+
+    fn decode(file: &[u8]) -> Result<Self, DecodeError> {
+        let damaged = |reason: &str| DecodeError::Damaged(reason.to_owned());
+        let mut frame = Reader { bytes: file };
+        let short = || damaged("it is too short");
+        if &frame.array::<4>().ok_or_else(short)? != MAGIC {
+            return Err(damaged("it does not begin with RMCP"));
+        }
+        let version = u32::from_be_bytes(frame.array().ok_or_else(short)?);
+        if version != VERSION {
+            return Err(DecodeError::Version(version));
+        }
+        let checksum = u32::from_be_bytes(frame.array().ok_or_else(short)?);
+        if checksum != crc32c::crc32c(frame.bytes) {
+            return Err(damaged("its checksum does not match"));
+        }
+        Self::decode_body(frame).ok_or_else(short)
+    }
+
+    fn decode_body(mut body: Reader<'_>) -> Option<Self> {
+        let mut checkpoint = Self {
+            generation: u64::from_be_bytes(body.array()?),
+            sequence: u64::from_be_bytes(body.array()?),
+            entries: Vec::new(),
+        };
+        let count = u32::from_be_bytes(body.array()?);
+        for _ in 0..count {
+            checkpoint.entries.push(CheckpointEntry {
+                topic_id: TopicId(uuid::Uuid::from_bytes(body.array()?)),
+                partition: i32::from_be_bytes(body.array()?),
+                state: PartitionCheckpoint {
+                    log_start: Offset(i64::from_be_bytes(body.array()?)),
+                    durable_offset: Offset(i64::from_be_bytes(body.array()?)),
+                    segment_base: Offset(i64::from_be_bytes(body.array()?)),
+                    position: FilePosition(u64::from_be_bytes(body.array()?)),
+                    snapshot: if body.array::<1>()? == [0] {
+                        None
+                    } else {
+                        let offset = Offset(i64::from_be_bytes(body.array()?));
+                        let len = u32::from_be_bytes(body.array()?);
+                        Some((offset, body.take(len as usize)?.to_vec()))
+                    },
+                },
+            });
+        }
+        body.bytes.is_empty().then_some(checkpoint)
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(len)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+}

@@ -1,0 +1,362 @@
+//! One partition's log: batches appended at its end, made durable by its writer, read by offset.
+//!
+//! ```text
+//!   log start          durable offset      written            log end
+//!      |                    |                 |                  |
+//!      [== flushed segments ==][= on the device =][= pending in memory =]
+//!                           [------------ tail cache ------------]
+//! ```
+//! `log start <= flushed <= written <= log end`. An append places a batch in memory at once; the
+//! writer takes all that is pending, writes it directly, flushes, and then moves the durable
+//! offset, which is what acknowledgements and reads go by.
+//!
+//! Everything of a log happens on its core; nothing is borrowed over an await.
+
+mod append;
+mod lifecycle;
+mod reader;
+mod recovery;
+mod scan;
+mod segment;
+mod times;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::task::Waker;
+
+use super::budget::Budget;
+use super::checkpoint::PartitionCheckpoint;
+use super::derived::DerivedState;
+use super::error::{LogError, OpenError};
+use super::tail::{TailCache, TailEntry};
+use super::waiters::Waiters;
+use crate::base::limits::DISK_BLOCK_BYTES;
+use crate::base::{Offset, TimestampMs};
+use crate::io::disk::{Disk, Spawn};
+use segment::Segment;
+
+pub use append::AppendBatch;
+pub use lifecycle::{SegmentInfo, remove_doomed_dirs};
+pub use reader::ReadOutcome;
+pub use recovery::RecoveryReport;
+pub use times::TimestampedOffset;
+
+/// What the logs of one core share.
+pub struct CoreStorage<D: Disk> {
+    pub disk: D,
+    pub spawn: Spawn,
+    /// The newest batches.
+    pub tail: TailCache,
+    /// Open segment files; the weight is one each.
+    pub files: Budget,
+    /// Indexes of rolled segments; the weight is in bytes.
+    pub indexes: Budget,
+}
+
+impl<D: Disk> CoreStorage<D> {
+    /// `tail_bytes_max` and `index_bytes_max` bound the memory for the newest batches and for
+    /// indexes of rolled segments, `open_files_max` the file descriptors.
+    pub fn new(
+        disk: D,
+        spawn: Spawn,
+        tail_bytes_max: usize,
+        index_bytes_max: usize,
+        open_files_max: usize,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            disk,
+            spawn,
+            tail: TailCache::new(tail_bytes_max),
+            files: Budget::new(open_files_max),
+            indexes: Budget::new(index_bytes_max),
+        })
+    }
+}
+
+/// A log's settings; they may change while it is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`: a segment is rolled before it would grow beyond.
+    pub segment_bytes: u64,
+    /// `segment.ms`: a segment is rolled when its first batch is older, by record time.
+    pub segment_ms: i64,
+    /// `index.interval.bytes`.
+    pub index_interval_bytes: u64,
+    /// `segment.index.bytes`: a segment is rolled when one of its indexes is as large.
+    pub segment_index_bytes: usize,
+    /// Files grow by their own size at a time, at least by the first and at most by the second,
+    /// in bytes: a small partition stays small and a busy one seldom changes its size.
+    pub preallocate_bytes_min: u64,
+    pub preallocate_bytes_max: u64,
+    /// What one write takes at most, in bytes (a larger batch goes alone).
+    pub write_bytes_max: usize,
+    /// Beyond so many unwritten bytes [`Log::wait_for_room`] waits.
+    pub pending_bytes_max: usize,
+    /// `flush.messages`: a flush is due after so many records. One: before each acknowledgement.
+    /// More: an acknowledgement means that the device has the write.
+    pub flush_messages: u64,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * 24 * 60 * 60 * 1000,
+            index_interval_bytes: 4096,
+            segment_index_bytes: 10 << 20,
+            preallocate_bytes_min: 64 << 10,
+            preallocate_bytes_max: 64 << 20,
+            // With the block that is repeated before it, a write fits a buffer of 1 MiB: such
+            // writes cost a quarter less than those that just exceed a power of two.
+            write_bytes_max: (1 << 20) - DISK_BLOCK_BYTES,
+            pending_bytes_max: 8 << 20,
+            flush_messages: 1,
+        }
+    }
+}
+
+/// Whom a log tells; both are called on its core, outside of any borrow.
+pub struct LogEvents {
+    /// The durable offset moved to the given one.
+    pub on_durable: Box<dyn Fn(Offset)>,
+    /// A write or a flush failed: nothing is acknowledged any more, and the process must end so
+    /// that recovery decides what is on the device.
+    pub on_failed: Box<dyn Fn(&str)>,
+}
+
+impl Default for LogEvents {
+    fn default() -> Self {
+        Self {
+            on_durable: Box::new(|_| {}),
+            on_failed: Box::new(|_| {}),
+        }
+    }
+}
+
+/// What a log is opened with.
+pub struct LogSetup<S> {
+    /// The partition's folder, which must exist; the first append makes it durable.
+    pub dir: PathBuf,
+    pub config: LogConfig,
+    /// Where recovery begins; without one, everything is scanned.
+    pub checkpoint: Option<PartitionCheckpoint>,
+    pub derived: Rc<RefCell<S>>,
+    pub events: LogEvents,
+}
+
+/// An open log. Clones are the same log.
+pub struct Log<D: Disk, S: DerivedState> {
+    inner: Rc<LogInner<D, S>>,
+}
+
+impl<D: Disk, S: DerivedState> Clone for Log<D, S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+struct LogInner<D: Disk, S: DerivedState> {
+    core: Rc<CoreStorage<D>>,
+    dir: PathBuf,
+    derived: Rc<RefCell<S>>,
+    events: LogEvents,
+    report: RecoveryReport,
+    state: RefCell<LogState<D::File>>,
+    /// Tasks that wait for a durable offset.
+    durable_waiters: Rc<Waiters>,
+    /// Tasks that wait for room, or for the writer to be idle.
+    progress_waiters: Rc<Waiters>,
+}
+
+/// Whether a log takes appends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Condition {
+    Open,
+    /// The device is full; pending batches wait for space.
+    Full,
+    Failed(String),
+    Closed,
+}
+
+/// A place that a write or flush has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    offset: Offset,
+    segment_base: Offset,
+    position: u64,
+}
+
+/// A batch that the device does not have yet.
+struct Pending<F: crate::io::disk::DiskFile> {
+    entry: Rc<TailEntry>,
+    segment: Rc<Segment<F>>,
+}
+
+struct LogState<F: crate::io::disk::DiskFile> {
+    config: LogConfig,
+    condition: Condition,
+    /// By base offset; the last one is active. Never empty.
+    segments: VecDeque<Rc<Segment<F>>>,
+    log_start: Offset,
+    log_end: Offset,
+    written: Mark,
+    flushed: Mark,
+    pending: VecDeque<Pending<F>>,
+    pending_bytes: usize,
+    tail: VecDeque<Rc<TailEntry>>,
+    /// The bytes of the last, partly filled block that was written, to be repeated by the next
+    /// write; nothing where they must be read first.
+    tail_block: Option<Vec<u8>>,
+    writer_runs: bool,
+    writer_waker: Option<Waker>,
+    /// Tasks of this log beside the writer.
+    background_tasks: usize,
+    records_since_flush: u64,
+    flush_requested: bool,
+    /// Offsets of the snapshot files, ascending.
+    snapshots: Vec<Offset>,
+    /// What [`Log::checkpoint`] last returned.
+    last_checkpoint: PartitionCheckpoint,
+}
+
+impl<F: crate::io::disk::DiskFile> LogState<F> {
+    fn active(&self) -> &Rc<Segment<F>> {
+        self.segments.back().expect("a log has a segment")
+    }
+
+    fn is_strict(&self) -> bool {
+        self.config.flush_messages <= 1
+    }
+
+    fn durable_offset(&self) -> Offset {
+        if self.is_strict() {
+            self.flushed.offset
+        } else {
+            self.written.offset
+        }
+    }
+
+    fn check_condition(&self) -> Result<(), LogError> {
+        match &self.condition {
+            Condition::Open => Ok(()),
+            Condition::Full => Err(LogError::StorageFull),
+            Condition::Failed(reason) => Err(LogError::Failed {
+                reason: reason.clone(),
+            }),
+            Condition::Closed => Err(LogError::Closed),
+        }
+    }
+}
+
+impl<D: Disk, S: DerivedState> Log<D, S> {
+    /// Opens a partition's log and recovers it. Nothing is created: the first segment's file
+    /// comes with the first append.
+    ///
+    /// When it resolves, everything below the log's end is on stable media, and the derived state
+    /// reflects it.
+    ///
+    /// # Errors
+    /// Acknowledged records are damaged or missing, or the device failed.
+    pub async fn open(
+        core: Rc<CoreStorage<D>>,
+        setup: LogSetup<S>,
+        now: TimestampMs,
+    ) -> Result<Self, OpenError> {
+        recovery::open(core, setup, now).await
+    }
+
+    /// The end of the contiguous prefix that may be acknowledged: flushed, or, where
+    /// `flush.messages` relaxes that, written.
+    pub fn durable_offset(&self) -> Offset {
+        self.inner.state.borrow().durable_offset()
+    }
+
+    /// The offset that the next record gets.
+    pub fn log_end_offset(&self) -> Offset {
+        self.inner.state.borrow().log_end
+    }
+
+    pub fn log_start_offset(&self) -> Offset {
+        self.inner.state.borrow().log_start
+    }
+
+    /// Bytes that were appended and are not written yet.
+    pub fn pending_bytes(&self) -> usize {
+        self.inner.state.borrow().pending_bytes
+    }
+
+    /// What recovery did when the log was opened.
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.inner.report
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// Takes new settings; they hold from the next append and write on.
+    pub fn set_config(&self, config: LogConfig) {
+        self.inner.state.borrow_mut().config = config;
+    }
+
+    /// Resolves when records below `end` may be acknowledged.
+    ///
+    /// # Errors
+    /// The device is full, which may pass, or the log failed or was closed before.
+    pub async fn wait_durable(&self, end: Offset) -> Result<(), LogError> {
+        self.inner
+            .durable_waiters
+            .wait(end.0, || {
+                let state = self.inner.state.borrow();
+                if state.durable_offset() >= end {
+                    return Some(Ok(()));
+                }
+                state.check_condition().err().map(Err)
+            })
+            .await
+    }
+
+    /// Resolves when less than [`LogConfig::pending_bytes_max`] are pending.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub async fn wait_for_room(&self) -> Result<(), LogError> {
+        self.inner
+            .progress_waiters
+            .wait(0, || {
+                let state = self.inner.state.borrow();
+                if let Err(error) = state.check_condition() {
+                    return Some(Err(error));
+                }
+                (state.pending_bytes < state.config.pending_bytes_max).then_some(Ok(()))
+            })
+            .await
+    }
+}
+
+impl<D: Disk, S: DerivedState> LogInner<D, S> {
+    /// Stops the log for good and tells whoever waits and the owner.
+    fn fail(&self, error: &io::Error) {
+        let reason = error.to_string();
+        {
+            let mut state = self.state.borrow_mut();
+            if matches!(state.condition, Condition::Failed(_)) {
+                return;
+            }
+            state.condition = Condition::Failed(reason.clone());
+        }
+        tracing::error!(dir = %self.dir.display(), %reason, "a write or flush failed; the log takes nothing more");
+        self.durable_waiters.wake_all();
+        self.progress_waiters.wake_all();
+        (self.events.on_failed)(&reason);
+    }
+}

@@ -1,0 +1,144 @@
+//! Appending: the batch is in memory and in its place when the call returns.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use super::segment::Segment;
+use super::writer::run_writer;
+use super::{Condition, Log, LogState, Pending};
+use crate::base::{LeaderEpoch, Offset, TimestampMs};
+use crate::io::disk::{Disk, DiskFile};
+use crate::storage::derived::DerivedState;
+use crate::storage::error::AppendError;
+use crate::storage::index::IndexedBatch;
+
+/// One batch, validated, with its base offset and leader epoch set in its bytes.
+#[derive(Debug, Clone)]
+pub struct AppendBatch {
+    pub bytes: Bytes,
+    /// The size of the allocation that `bytes` is a part of, in bytes; its own length where it is
+    /// alone.
+    pub frame_bytes: usize,
+    pub base_offset: Offset,
+    pub last_offset: Offset,
+    pub max_timestamp: TimestampMs,
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl<D: Disk, S: DerivedState> Log<D, S> {
+    /// Places a batch at the log's end, in memory, and has the writer make it durable. To be
+    /// called before the batch is applied to the derived state, of which a roll takes a snapshot.
+    ///
+    /// # Errors
+    /// Nothing changed: the batch does not continue the log or is too large, the device is full
+    /// (retriable), or the log takes nothing more.
+    pub fn append(&self, batch: AppendBatch, now: TimestampMs) -> Result<(), AppendError> {
+        let inner = &self.inner;
+        let mut state = inner.state.borrow_mut();
+        if state.condition == Condition::Full {
+            // An append that is refused is also the occasion to try again.
+            drop(state);
+            self.retry_writes();
+            state = inner.state.borrow_mut();
+        }
+        state.check_condition()?;
+        if batch.base_offset != state.log_end || batch.last_offset < batch.base_offset {
+            return Err(AppendError::OutOfOrder {
+                expected: state.log_end,
+                base_offset: batch.base_offset,
+                last_offset: batch.last_offset,
+            });
+        }
+        let len = batch.bytes.len();
+        if len as u64 > state.config.segment_bytes.min(i32::MAX as u64) {
+            return Err(AppendError::TooLarge {
+                len,
+                segment_bytes: state.config.segment_bytes,
+            });
+        }
+        if state.must_roll(&batch, now) {
+            let segment = Segment::new(state.log_end, now);
+            *segment.snapshot.borrow_mut() = Some(inner.derived.borrow().encode_snapshot());
+            state.segments.push_back(Rc::new(segment));
+        }
+        let segment = state.active().clone();
+        let position = segment.size_bytes.get();
+        if let Some(index) = &mut *segment.index.borrow_mut() {
+            index.note(
+                IndexedBatch {
+                    last_offset: batch.last_offset,
+                    position,
+                    len,
+                    max_timestamp: batch.max_timestamp,
+                },
+                state.config.index_interval_bytes,
+            );
+        }
+        segment.size_bytes.set(position + len as u64);
+        let entry = inner.core.tail.insert(
+            batch.base_offset,
+            batch.last_offset,
+            batch.bytes,
+            batch.frame_bytes,
+        );
+        state.drop_evicted();
+        state.tail.push_back(entry.clone());
+        state.pending.push_back(Pending { entry, segment });
+        state.pending_bytes += len;
+        state.log_end = batch.last_offset.next();
+        let waker = state.writer_waker.take();
+        let starts = !std::mem::replace(&mut state.writer_runs, true);
+        drop(state);
+        if starts {
+            (inner.core.spawn)(Box::pin(run_writer(inner.clone())));
+        } else if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Tries to write what is pending since the device was full.
+    pub fn retry_writes(&self) {
+        let inner = &self.inner;
+        let starts = {
+            let mut state = inner.state.borrow_mut();
+            state.condition == Condition::Full && !std::mem::replace(&mut state.writer_runs, true)
+        };
+        if starts {
+            (inner.core.spawn)(Box::pin(run_writer(inner.clone())));
+        }
+    }
+}
+
+impl<F: DiskFile> LogState<F> {
+    /// Kafka's rules for a new segment.
+    fn must_roll(&self, batch: &AppendBatch, now: TimestampMs) -> bool {
+        let segment = self.active();
+        let size_bytes = segment.size_bytes.get();
+        if size_bytes == 0 {
+            return false;
+        }
+        let index = segment.index.borrow();
+        let Some(index) = index.as_ref() else {
+            return true;
+        };
+        let first = index.first_timestamp().filter(|timestamp| timestamp.0 >= 0);
+        let age_ms = match first {
+            Some(first) => batch.max_timestamp.0.saturating_sub(first.0),
+            None => now.0.saturating_sub(segment.created.0),
+        };
+        let relative = batch.last_offset.0.saturating_sub(segment.base.0);
+        size_bytes + batch.bytes.len() as u64 > self.config.segment_bytes.min(i32::MAX as u64)
+            || age_ms > self.config.segment_ms
+            || index.is_full(self.config.segment_index_bytes)
+            || relative > i64::from(i32::MAX)
+    }
+
+    /// Forgets the entries at the front that the cache has evicted.
+    pub(super) fn drop_evicted(&mut self) {
+        while self.tail.front().is_some_and(|entry| entry.is_evicted()) {
+            self.tail.pop_front();
+        }
+    }
+}
