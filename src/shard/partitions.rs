@@ -243,7 +243,7 @@ impl Partitions {
             config,
             checkpoint,
             on_commit: Box::new(move || listener.wake_all()),
-            on_failed: Box::new(|reason| super::end_process(reason)),
+            on_failed: Box::new(super::end_process),
             now: TimestampMs::now(),
         };
         let slot = match Partition::open(&self.0.storage, setup).await {
