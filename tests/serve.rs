@@ -15,12 +15,17 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kafka_protocol::messages::{DescribeClusterRequest, MetadataRequest};
+use kafka_protocol::messages::incremental_alter_configs_request::{
+    AlterConfigsResource, AlterableConfig,
+};
+use kafka_protocol::messages::{
+    DescribeClusterRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+};
 
 use support::batch::Batch;
 use support::calls::{
-    FETCH_BY_NAME, code, create_topic, describe_topic, fetch_all, fetch_request, metadata_request,
-    produce, produce_ok,
+    FETCH_BY_NAME, PRODUCE_BY_NAME, code, create_topic, create_topic_with, describe_topic,
+    fetch_all, fetch_request, metadata_request, produce, produce_ok, produce_request, text,
 };
 use support::wire::{Wire, encode_request};
 use support::{
@@ -434,6 +439,72 @@ fn settings_of_the_file_are_observed() {
     let request = MetadataRequest::default().with_topics(Some(vec![]));
     let _ = encode_request(9, 1, &request);
     wire.call(9, &request);
+}
+
+/// Sets settings of a broker, or of all where the name is empty; one error code a resource.
+fn alter_brokers(wire: &mut Wire, brokers: &[&str], key: &str, value: &str) -> Vec<i16> {
+    let resource = |broker: &&str| {
+        let entry = AlterableConfig::default()
+            .with_name(text(key))
+            .with_value(Some(text(value)));
+        AlterConfigsResource::default()
+            .with_resource_type(4)
+            .with_resource_name(text(broker))
+            .with_configs(vec![entry])
+    };
+    let request = IncrementalAlterConfigsRequest::default()
+        .with_resources(brokers.iter().map(resource).collect());
+    let responses = wire.call(1, &request).responses;
+    responses.into_iter().map(|it| it.error_code).collect()
+}
+
+#[test]
+fn settings_of_the_running_broker_reach_its_topics() {
+    if foreign() {
+        return;
+    }
+    let mut broker = Broker::start();
+    let mut wire = broker.wire();
+    let topic = unique_topic("dynamic");
+    create_topic(&mut wire, &topic, 2);
+    let key = "message.max.bytes";
+    let large = || Batch::sized(1, 3000).build();
+    produce_ok(&mut wire, &topic, 0, large());
+    assert_eq!(alter_brokers(&mut wire, &[""], key, "2000"), [code::NONE]);
+    for partition in 0..2 {
+        let answer = produce(&mut wire, &topic, partition, large());
+        assert_eq!(answer.error_code, code::MESSAGE_TOO_LARGE);
+    }
+    // What is set for one broker goes before what is set for all, and stays.
+    assert_eq!(alter_brokers(&mut wire, &["1"], key, "4000"), [code::NONE]);
+    produce_ok(&mut wire, &topic, 1, large());
+    broker.kill_and_restart();
+    let mut wire = broker.wire();
+    produce_ok(&mut wire, &topic, 0, large());
+    let refused = code::INVALID_REQUEST;
+    assert_eq!(alter_brokers(&mut wire, &["1"], key, "many"), [refused]);
+    assert_eq!(alter_brokers(&mut wire, &["1"], "node.id", "3"), [refused]);
+    assert_eq!(alter_brokers(&mut wire, &["2"], key, "1"), [refused]);
+    let twice = alter_brokers(&mut wire, &["1", "", "1"], key, "5000");
+    assert_eq!(twice, [refused, code::NONE, refused]);
+}
+
+#[test]
+fn produce_with_all_acks_needs_the_replicas_that_the_topic_asks_for() {
+    if foreign() {
+        return;
+    }
+    let broker = Broker::start();
+    let mut wire = broker.wire();
+    let topic = unique_topic("replicas");
+    create_topic_with(&mut wire, &topic, 1, &[("min.insync.replicas", "2")]);
+    let answer = produce(&mut wire, &topic, 0, Batch::of(&["a"]).build());
+    assert_eq!(answer.error_code, code::NOT_ENOUGH_REPLICAS);
+    let one = produce_request(&topic, 0, 1, Batch::of(&["b"]).build());
+    let answer = wire.call(PRODUCE_BY_NAME, &one).responses.swap_remove(0);
+    assert_eq!(answer.partition_responses[0].error_code, code::NONE);
+    let got = fetch_all(&mut wire, &topic, 0, 0);
+    assert_eq!(got[0].values(), ["b"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ struct Inner {
 impl AdminState {
     /// Not ready, and with an empty image.
     pub fn new(metrics: Arc<MetricsRegistry>, config: &BrokerConfig, cluster_id: &str) -> Self {
-        Self::of(NodeId(config.node_id), metrics, cluster_id)
+        Self::of(config.node_id, metrics, cluster_id)
     }
 
     pub(super) fn of(node_id: NodeId, metrics: Arc<MetricsRegistry>, cluster_id: &str) -> Self {

@@ -81,3 +81,7 @@ pub const INDEX_CACHE_BYTES: usize = 32 << 20;
 /// Segment files that the process keeps open; the least used are closed and opened again on
 /// demand. Leaves most of a usual limit (65,536) to connections.
 pub const OPEN_SEGMENTS_PER_PROCESS_MAX: usize = 16_384;
+
+/// Records in one Fetch response, in bytes, whatever `fetch.max.bytes` says: a frame's length is 31
+/// bits. A single batch may add to it.
+pub const FETCH_RESPONSE_BYTES_MAX: usize = 1 << 30;

@@ -1,5 +1,8 @@
 //! DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -8,16 +11,17 @@ use kafka_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, DescribeConfigsRequest, DescribeConfigsResponse,
     IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
+use tracing::warn;
 
 use super::Broker;
 use super::errors::{ResponseError, alter_code, controller_code, text};
-use crate::cluster::controller::{ConfigChange, ConfigEdit};
-use crate::cluster::{
-    Command, ConfigResource, ControllerError, ControllerErrorKind, MetadataImage, Reply,
+use crate::cluster::controller::{ConfigChange, ConfigEdit, validate_topic_name};
+use crate::cluster::{Command, ConfigResource, ControllerError, ControllerErrorKind, Reply};
+use crate::config::alter::{self, Altered, BrokerScope, Change};
+use crate::config::describe::{
+    DescribedSetting, describe_broker, describe_cluster_default, describe_topic,
 };
-use crate::config::alter::{self, AlterOperation, Scope};
-use crate::config::describe::{BrokerLayers, Described, describe_broker, describe_topic};
-use crate::config::{AlterError, Settings};
+use crate::config::{AlterError, BrokerConfig, Entries};
 
 /// Resource types of the protocol.
 const TOPIC: i8 = 2;
@@ -25,47 +29,18 @@ const BROKER: i8 = 4;
 
 type Refusal = (ResponseError, String);
 
-impl Broker {
-    /// The broker's settings by where they were set.
-    pub(super) fn layers<'a>(&'a self, image: &'a MetadataImage) -> BrokerLayers<'a> {
-        BrokerLayers {
-            dynamic: image.broker_overrides(self.node_id()),
-            dynamic_default: image.broker_default_overrides(),
-            fixed: &self.config().settings,
-        }
-    }
+fn invalid_request<T>(message: String) -> Result<T, Refusal> {
+    Err((ResponseError::InvalidRequest, message))
+}
 
-    /// Whose settings a resource's name means.
-    fn resource(&self, kind: i8, name: &str) -> Result<ConfigResource, Refusal> {
-        match kind {
-            TOPIC if self.image().topic(name).is_some() => {
-                Ok(ConfigResource::Topic(name.to_owned()))
-            }
-            TOPIC => match crate::cluster::controller::validate_topic_name(name) {
-                Ok(()) => Err((
-                    ResponseError::UnknownTopicOrPartition,
-                    "This server does not host this topic-partition.".to_owned(),
-                )),
-                Err(error) => Err((controller_code(&error), error.message)),
-            },
-            BROKER if name.is_empty() => Ok(ConfigResource::BrokerDefault),
-            BROKER if name.parse() == Ok(self.node_id().0) => {
-                Ok(ConfigResource::Broker(self.node_id()))
-            }
-            BROKER => Err((
-                ResponseError::InvalidRequest,
-                format!(
-                    "Unexpected broker id, expected {} or empty string, but received {name}",
-                    self.node_id()
-                ),
-            )),
-            _ => Err((
-                ResponseError::InvalidRequest,
-                format!(
-                    "resource type {kind} has no settings here: topics ({TOPIC}) and brokers ({BROKER}) have"
-                ),
-            )),
-        }
+/// The error for a topic that is not there.
+fn unknown_topic(name: &str) -> Refusal {
+    match validate_topic_name(name) {
+        Ok(()) => (
+            ResponseError::UnknownTopicOrPartition,
+            "This server does not host this topic-partition.".to_owned(),
+        ),
+        Err(error) => (controller_code(&error), error.message),
     }
 }
 
@@ -102,41 +77,36 @@ pub fn describe_configs(
 fn describe_resource(
     broker: &Broker,
     resource: &DescribeConfigsResource,
-) -> Result<Vec<Described>, Refusal> {
+) -> Result<Vec<DescribedSetting>, Refusal> {
     let wanted: Option<Vec<String>> = resource
         .configuration_keys
         .as_ref()
         .map(|keys| keys.iter().map(|key| key.to_string()).collect());
     let wanted = wanted.as_deref();
-    let image = broker.image();
-    let layers = broker.layers(&image);
-    match broker.resource(resource.resource_type, &resource.resource_name)? {
-        ConfigResource::Topic(name) => {
-            let own = image.topic(&name).map(|topic| &topic.overrides);
-            Ok(describe_topic(
-                own.unwrap_or(&Settings::new()),
-                &layers,
-                wanted,
-            ))
+    let name = resource.resource_name.as_str();
+    let config = broker.config();
+    let settings = &config.settings;
+    match resource.resource_type {
+        TOPIC => {
+            let image = broker.image();
+            let topic = image.topic(name).ok_or_else(|| unknown_topic(name))?;
+            Ok(describe_topic(settings, &topic.overrides, wanted))
         }
-        ConfigResource::Broker(_) => Ok(describe_broker(&layers, wanted)),
-        ConfigResource::BrokerDefault => {
-            // Of all brokers, only what was set for all of them.
-            let nothing = Settings::new();
-            let only_default = BrokerLayers {
-                dynamic: &nothing,
-                fixed: &nothing,
-                ..layers
-            };
-            let mut described = describe_broker(&only_default, wanted);
-            described.retain(|one| layers.dynamic_default.contains_key(one.name));
-            Ok(described)
-        }
+        BROKER if name.is_empty() => Ok(describe_cluster_default(settings, wanted)),
+        BROKER => match name.parse::<i32>() {
+            Ok(id) if id == config.node_id.0 => Ok(describe_broker(settings, wanted)),
+            Ok(_) => invalid_request(format!(
+                "Unexpected broker id, expected {} or empty string, but received {name}",
+                config.node_id
+            )),
+            Err(_) => invalid_request(format!("Broker id must be an integer, but it is: {name}")),
+        },
+        kind => invalid_request(format!("Unsupported resource type: {kind}")),
     }
 }
 
 fn described_setting(
-    described: Described,
+    described: DescribedSetting,
     with_synonyms: bool,
     with_documentation: bool,
 ) -> DescribeConfigsResourceResult {
@@ -144,20 +114,20 @@ fn described_setting(
         DescribeConfigsSynonym::default()
             .with_name(text(synonym.name))
             .with_value(synonym.value.as_deref().map(text))
-            .with_source(synonym.source as i8)
+            .with_source(synonym.source.code())
     });
     DescribeConfigsResourceResult::default()
         .with_name(text(described.name))
         .with_value(described.value.as_deref().map(text))
-        .with_read_only(described.is_read_only)
-        .with_config_source(described.source as i8)
-        .with_is_sensitive(false)
+        .with_read_only(described.read_only)
+        .with_config_source(described.source.code())
+        .with_is_sensitive(described.is_sensitive)
         .with_synonyms(if with_synonyms {
             synonyms.collect()
         } else {
             Vec::new()
         })
-        .with_config_type(described.kind_code)
+        .with_config_type(described.kind.code())
         .with_documentation(with_documentation.then(|| text(&described.documentation)))
 }
 
@@ -166,6 +136,113 @@ struct Alteration {
     kind: i8,
     name: String,
     change: Result<ConfigChange, Refusal>,
+}
+
+/// What a request asks for one resource.
+enum Wish {
+    /// These are all of its settings.
+    Replace(Vec<(String, Option<String>)>),
+    Change(Vec<Change>),
+}
+
+impl Alteration {
+    fn new(broker: &Broker, kind: i8, name: &str, wish: Wish) -> Self {
+        let change = resource_of(broker, kind, name).map(|resource| ConfigChange {
+            edit: edit(broker.config(), &resource, wish),
+            resource,
+        });
+        Self {
+            kind,
+            name: name.to_owned(),
+            change,
+        }
+    }
+}
+
+/// Whose settings a resource's name means.
+fn resource_of(broker: &Broker, kind: i8, name: &str) -> Result<ConfigResource, Refusal> {
+    match kind {
+        TOPIC if broker.image().topic(name).is_some() => Ok(ConfigResource::Topic(name.to_owned())),
+        TOPIC => Err(unknown_topic(name)),
+        BROKER => match BrokerScope::of_resource(name, broker.node_id().0) {
+            Ok(BrokerScope::ClusterDefault) => Ok(ConfigResource::BrokerDefault),
+            Ok(BrokerScope::ThisBroker) => Ok(ConfigResource::Broker(broker.node_id())),
+            Err(error) => Err((alter_code(&error), error.to_string())),
+        },
+        _ => invalid_request(format!("Unknown resource type {kind}")),
+    }
+}
+
+/// The edit that the control thread makes, from what the settings are by then.
+fn edit(config: Arc<BrokerConfig>, resource: &ConfigResource, wish: Wish) -> ConfigEdit {
+    let scope = match resource {
+        ConfigResource::Topic(_) => {
+            return ConfigEdit::from_fn(move |present| {
+                let defaults = &config.topic_defaults;
+                let altered = match &wish {
+                    Wish::Replace(named) => alter::replace_topic(defaults, named),
+                    Wish::Change(changes) => alter::alter_topic(defaults, present, changes),
+                };
+                // The controller has its check of topics warn about settings without effect.
+                Ok(altered.map_err(refused)?.entries)
+            });
+        }
+        ConfigResource::Broker(_) => BrokerScope::ThisBroker,
+        ConfigResource::BrokerDefault => BrokerScope::ClusterDefault,
+    };
+    ConfigEdit::from_fn(move |present| {
+        let altered = alter_broker(&config, scope, present, &wish).map_err(refused)?;
+        for warning in altered.warnings {
+            warn!("{warning}");
+        }
+        Ok(altered.entries)
+    })
+}
+
+fn alter_broker(
+    config: &BrokerConfig,
+    scope: BrokerScope,
+    present: &Entries,
+    wish: &Wish,
+) -> Result<Altered, AlterError> {
+    let mut config = config.clone();
+    let entries = match scope {
+        BrokerScope::ClusterDefault => &mut config.settings.dynamic_default_entries,
+        BrokerScope::ThisBroker => &mut config.settings.dynamic_broker_entries,
+    };
+    entries.clone_from(present);
+    match wish {
+        Wish::Replace(named) => alter::replace_broker(&config, scope, named),
+        Wish::Change(changes) => alter::alter_broker(&config, scope, changes),
+    }
+}
+
+fn refused(error: AlterError) -> ControllerError {
+    let kind = match error {
+        AlterError::InvalidConfig(_) => ControllerErrorKind::InvalidConfig,
+        AlterError::InvalidRequest(_) => ControllerErrorKind::InvalidRequest,
+    };
+    ControllerError {
+        kind,
+        message: error.to_string(),
+    }
+}
+
+/// Refuses resources that the request names more than once, every time.
+fn refuse_repeated(alterations: &mut [Alteration]) {
+    let mut seen = BTreeSet::new();
+    let mut repeated = BTreeSet::new();
+    for one in alterations.iter() {
+        if !seen.insert((one.kind, one.name.clone())) {
+            repeated.insert((one.kind, one.name.clone()));
+        }
+    }
+    for one in alterations {
+        if repeated.contains(&(one.kind, one.name.clone())) {
+            let message = "Each resource must appear at most once.";
+            one.change = invalid_request(message.to_owned());
+        }
+    }
 }
 
 pub async fn alter_configs(broker: &Broker, request: AlterConfigsRequest) -> AlterConfigsResponse {
@@ -181,16 +258,12 @@ pub async fn alter_configs(broker: &Broker, request: AlterConfigsRequest) -> Alt
                 )
             })
             .collect();
-        let kind = resource.resource_type;
-        let name = resource.resource_name.to_string();
-        let change = broker.resource(kind, &name).and_then(|target| {
-            let settings = alter::replace(scope_of(&target), &named).map_err(refusal)?;
-            Ok(ConfigChange {
-                resource: target,
-                edit: ConfigEdit::replace(settings),
-            })
-        });
-        Alteration { kind, name, change }
+        Alteration::new(
+            broker,
+            resource.resource_type,
+            &resource.resource_name,
+            Wish::Replace(named),
+        )
     });
     let results = alter_all(broker, alterations.collect(), request.validate_only).await;
     let responses = results.into_iter().map(|(kind, name, refusal)| {
@@ -213,26 +286,21 @@ pub async fn incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse {
     use kafka_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
     let alterations = request.resources.into_iter().map(|resource| {
-        let kind = resource.resource_type;
-        let name = resource.resource_name.to_string();
-        let steps: Result<Vec<_>, Refusal> = resource
+        let changes = resource
             .configs
             .into_iter()
-            .map(|config| {
-                let operation =
-                    AlterOperation::from_code(config.config_operation).ok_or_else(|| {
-                        let message = format!("Unknown operation type {}", config.config_operation);
-                        (ResponseError::InvalidRequest, message)
-                    })?;
-                Ok((
-                    config.name.to_string(),
-                    operation,
-                    config.value.map(|value| value.to_string()),
-                ))
+            .map(|config| Change {
+                name: config.name.to_string(),
+                operation: config.config_operation,
+                value: config.value.map(|value| value.to_string()),
             })
             .collect();
-        let change = steps.and_then(|steps| incremental_change(broker, kind, &name, steps));
-        Alteration { kind, name, change }
+        Alteration::new(
+            broker,
+            resource.resource_type,
+            &resource.resource_name,
+            Wish::Change(changes),
+        )
     });
     let results = alter_all(broker, alterations.collect(), request.validate_only).await;
     let responses = results.into_iter().map(|(kind, name, refusal)| {
@@ -249,61 +317,13 @@ pub async fn incremental_alter_configs(
     IncrementalAlterConfigsResponse::default().with_responses(responses.collect())
 }
 
-fn incremental_change(
-    broker: &Broker,
-    kind: i8,
-    name: &str,
-    steps: Vec<(String, AlterOperation, Option<String>)>,
-) -> Result<ConfigChange, Refusal> {
-    let target = broker.resource(kind, name)?;
-    let scope = scope_of(&target);
-    // What a list starts from where it was not set: its value in force.
-    let image = broker.image();
-    let layers = broker.layers(&image);
-    let in_force = match scope {
-        Scope::Topic => describe_topic(&Settings::new(), &layers, None),
-        Scope::Broker => describe_broker(&layers, None),
-    };
-    let inherited: Settings = in_force
-        .into_iter()
-        .filter_map(|one| Some((one.name.to_owned(), one.value?)))
-        .collect();
-    let edit = move |current: &Settings| {
-        let inherited = |name: &str| inherited.get(name).cloned().unwrap_or_default();
-        alter::change(scope, current, &steps, inherited).map_err(|error| {
-            let kind = match error {
-                AlterError::InvalidConfig(_) => ControllerErrorKind::InvalidConfig,
-                AlterError::InvalidRequest(_) => ControllerErrorKind::InvalidRequest,
-            };
-            ControllerError {
-                kind,
-                message: error.to_string(),
-            }
-        })
-    };
-    Ok(ConfigChange {
-        resource: target,
-        edit: ConfigEdit::from_fn(edit),
-    })
-}
-
-fn scope_of(resource: &ConfigResource) -> Scope {
-    match resource {
-        ConfigResource::Topic(_) => Scope::Topic,
-        ConfigResource::Broker(_) | ConfigResource::BrokerDefault => Scope::Broker,
-    }
-}
-
-fn refusal(error: AlterError) -> Refusal {
-    (alter_code(&error), error.to_string())
-}
-
 /// Has the controller make the changes that are sound; answers in the order of the request.
 async fn alter_all(
     broker: &Broker,
-    alterations: Vec<Alteration>,
+    mut alterations: Vec<Alteration>,
     validate_only: bool,
 ) -> Vec<(i8, String, Option<Refusal>)> {
+    refuse_repeated(&mut alterations);
     let changes: Vec<ConfigChange> = alterations
         .iter()
         .filter_map(|one| one.change.as_ref().ok().cloned())
@@ -342,14 +362,42 @@ async fn alter_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::NodeId;
 
     #[test]
-    fn a_broker_resource_is_in_the_scope_of_brokers() {
-        assert_eq!(scope_of(&ConfigResource::Broker(NodeId(1))), Scope::Broker);
-        assert_eq!(
-            scope_of(&ConfigResource::Topic("t".to_owned())),
-            Scope::Topic
-        );
+    fn a_resource_that_is_named_twice_is_refused_both_times() {
+        let alteration = |kind, name: &str| Alteration {
+            kind,
+            name: name.to_owned(),
+            change: invalid_request("of its own".to_owned()),
+        };
+        let mut alterations = vec![
+            alteration(TOPIC, "a"),
+            alteration(TOPIC, "b"),
+            alteration(BROKER, "a"),
+            alteration(TOPIC, "a"),
+        ];
+        refuse_repeated(&mut alterations);
+        let messages: Vec<String> = alterations
+            .into_iter()
+            .filter_map(|one| Some(one.change.err()?.1))
+            .collect();
+        let once = "Each resource must appear at most once.";
+        assert_eq!(messages, [once, "of its own", "of its own", once]);
+    }
+
+    #[test]
+    fn a_brokers_edit_starts_from_what_the_control_thread_has() {
+        let config = BrokerConfig::load(crate::config::Overrides::default())
+            .unwrap()
+            .0;
+        let present = Entries::from([("log.segment.bytes".to_owned(), "2097152".to_owned())]);
+        let wish = Wish::Change(vec![Change {
+            name: "message.max.bytes".to_owned(),
+            operation: 0,
+            value: Some("2000".to_owned()),
+        }]);
+        let altered = alter_broker(&config, BrokerScope::ThisBroker, &present, &wish).unwrap();
+        let names: Vec<&String> = altered.entries.keys().collect();
+        assert_eq!(names, ["log.segment.bytes", "message.max.bytes"]);
     }
 }

@@ -25,6 +25,7 @@ pub fn partition_code(error: &PartitionError) -> ResponseError {
         Error::FencedLeaderEpoch { .. } => ResponseError::FencedLeaderEpoch,
         Error::UnknownLeaderEpoch { .. } => ResponseError::UnknownLeaderEpoch,
         Error::NotLeader | Error::Stopping => ResponseError::NotLeaderOrFollower,
+        Error::NotEnoughReplicas { .. } => ResponseError::NotEnoughReplicas,
         Error::OffsetNotAvailable { .. } => ResponseError::OffsetNotAvailable,
         Error::NotHere => ResponseError::UnknownTopicOrPartition,
         Error::Offline { .. } | Error::Storage(_) => ResponseError::KafkaStorageError,

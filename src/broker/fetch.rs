@@ -13,6 +13,7 @@ use super::fetch_session::{
     SessionError,
 };
 use super::{Broker, find_topic, key_of};
+use crate::base::limits::FETCH_RESPONSE_BYTES_MAX;
 use crate::base::{Offset, TimestampMs, TopicId};
 use crate::cluster::MetadataImage;
 use crate::io::disk::Extent;
@@ -56,7 +57,8 @@ pub async fn fetch(
         bytes_min: u64::try_from(request.min_bytes).unwrap_or(0),
         bytes_max: usize::try_from(request.max_bytes)
             .unwrap_or(0)
-            .min(broker.config().fetch_max_bytes),
+            .min(broker.config().fetch_max_bytes)
+            .min(FETCH_RESPONSE_BYTES_MAX),
         deadline: Instant::now()
             + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         isolation: if request.isolation_level == READ_COMMITTED {

@@ -32,10 +32,6 @@ const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 10 | 1 
 /// "Not asked for."
 const OPERATIONS_OMITTED: i32 = i32::MIN;
 
-/// Partitions in one DescribeTopicPartitions response, at most
-/// (`max.request.partition.size.limit`, KIP-966).
-const DESCRIBED_PARTITIONS_MAX: i32 = 2000;
-
 pub async fn metadata(broker: &Broker, version: i16, request: MetadataRequest) -> MetadataResponse {
     let image = broker.image();
     let asked_operations = request.include_topic_authorized_operations;
@@ -242,9 +238,9 @@ pub fn describe_topic_partitions(
             skip_partitions = usize::try_from(cursor.partition_index).unwrap_or(0);
         }
     }
-    let mut room = request
-        .response_partition_limit
-        .clamp(1, DESCRIBED_PARTITIONS_MAX) as usize;
+    let mut room = usize::try_from(request.response_partition_limit)
+        .unwrap_or(0)
+        .clamp(1, broker.config().max_request_partition_size_limit);
     let mut response = DescribeTopicPartitionsResponse::default();
     for name in names {
         if room == 0 {

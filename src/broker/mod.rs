@@ -34,19 +34,17 @@ use producer_ids::ProducerIds;
 pub struct Broker {
     shard: Rc<Shard>,
     control: ControlHandle,
-    config: Arc<BrokerConfig>,
     fetch_sessions: RefCell<FetchSessionCache>,
     producer_ids: ProducerIds,
 }
 
 impl Broker {
-    pub fn new(shard: Rc<Shard>, control: ControlHandle, config: Arc<BrokerConfig>) -> Self {
-        let sessions =
-            FetchSessionCache::new(config.fetch_session_slots, shard.id(), shard.shard_count());
+    pub fn new(shard: Rc<Shard>, control: ControlHandle) -> Self {
+        let slots = shard.partitions().config().fetch_session_slots;
+        let sessions = FetchSessionCache::new(slots, shard.id(), shard.shard_count());
         Self {
             shard,
             control,
-            config,
             fetch_sessions: RefCell::new(sessions),
             producer_ids: ProducerIds::default(),
         }
@@ -56,8 +54,9 @@ impl Broker {
         &self.shard
     }
 
-    fn config(&self) -> &BrokerConfig {
-        &self.config
+    /// The settings in force.
+    fn config(&self) -> Arc<BrokerConfig> {
+        self.shard.partitions().config()
     }
 
     fn image(&self) -> Arc<MetadataImage> {
@@ -65,7 +64,7 @@ impl Broker {
     }
 
     fn node_id(&self) -> NodeId {
-        NodeId(self.config.node_id)
+        self.config().node_id
     }
 
     fn key_by_name(&self, topic: &str, partition: PartitionIndex) -> Option<PartitionKey> {

@@ -20,7 +20,7 @@ use crate::base::{LeaderEpoch, Offset};
 use crate::partition::PartitionError;
 use crate::partition::state::Isolation;
 use crate::shard::messages::{Call, CallReply, EpochQuestion, OffsetQuestion, PartitionKey};
-use crate::shard::scatter::scatter;
+use crate::shard::scatter::{Open, scatter};
 
 /// Asks the owners of all partitions that exist; the others get the error of a partition that is
 /// not here. Answers come in the order of the questions.
@@ -29,7 +29,7 @@ async fn ask<Question, Answer>(
     questions: Vec<Option<Question>>,
     key_of: impl Fn(&Question) -> PartitionKey,
     close: impl Fn(Vec<Question>) -> Call,
-    open: fn(CallReply) -> Option<Vec<Result<Answer, PartitionError>>>,
+    open: Open<Answer>,
 ) -> Vec<Result<Answer, PartitionError>> {
     let known: Vec<bool> = questions.iter().map(Option::is_some).collect();
     let present = questions.into_iter().flatten().collect();

@@ -50,6 +50,7 @@ pub async fn produce(broker: &Broker, header: RequestHeader, frame: Frame) -> Br
                         frame_bytes: allocation_bytes,
                         produce_version: header.api_version,
                         acknowledged: wants_reply,
+                        requires_all: request.acks == -1,
                     });
                     Verdict::Asked
                 }

@@ -18,7 +18,7 @@ use crate::cluster::controller::{
     CreatedTopic, DeleteTopicResult, NewTopic, PartitionGrowth, ReplicaAssignment, TopicSelector,
 };
 use crate::cluster::{Command, ControllerError, Reply};
-use crate::config::describe::{Described, describe_topic};
+use crate::config::describe::{DescribedSetting, describe_topic};
 
 impl Broker {
     /// Makes a topic because somebody asked for it.
@@ -106,8 +106,7 @@ fn created_topic(
     let response = CreatableTopicResult::default().with_name(name);
     match result {
         Ok(created) => {
-            let image = broker.image();
-            let described = describe_topic(&created.overrides, &broker.layers(&image), None);
+            let described = describe_topic(&broker.config().settings, &created.overrides, None);
             response
                 .with_topic_id(created.id.0)
                 .with_num_partitions(created.num_partitions)
@@ -123,13 +122,13 @@ fn created_topic(
     }
 }
 
-fn created_config(described: Described) -> CreatableTopicConfigs {
+fn created_config(described: DescribedSetting) -> CreatableTopicConfigs {
     CreatableTopicConfigs::default()
         .with_name(text(described.name))
         .with_value(described.value.as_deref().map(text))
-        .with_read_only(described.is_read_only)
-        .with_config_source(described.source as i8)
-        .with_is_sensitive(false)
+        .with_read_only(described.read_only)
+        .with_config_source(described.source.code())
+        .with_is_sensitive(described.is_sensitive)
 }
 
 pub async fn delete_topics(

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use clap::Args;
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::Failure;
 use crate::admin::{self, AdminState};
-use crate::base::{NodeId, TopicId};
+use crate::base::TopicId;
 use crate::broker::Broker;
 use crate::broker::dispatch::BrokerService;
 use crate::cluster::control::{self, ControlReceiver};
@@ -22,13 +22,14 @@ use crate::cluster::{
     BrokerImage, Command, ControlHandle, ControllerContext, Defaults, MetadataImage,
     control_channel,
 };
-use crate::config::alter::{self, Scope};
-use crate::config::{BrokerConfig, Overrides, cores};
-use crate::io::probe;
+use crate::config::{
+    BrokerConfig, ConfigError, Endpoint, Entries, Overrides, TopicDefaults, alter, format_cores,
+};
 use crate::io::socket::{BoundListener, probe_address};
+use crate::io::{memory, probe};
 use crate::observability::{MetricsRegistry, logging};
 use crate::shard::sweep::sweep_data_dir;
-use crate::shard::{Shards, ShardsHandle, ShardsSetup};
+use crate::shard::{Shards, ShardsHandle, ShardsSetup, broker_config};
 
 /// Run the broker.
 ///
@@ -58,6 +59,7 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
+    memory::keep_freed_memory();
     logging::init();
     let overrides = Overrides {
         config: args.config,
@@ -71,18 +73,39 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         .into_iter()
         .map(|core| core.id)
         .collect();
-    let (config, warnings) = BrokerConfig::load(&overrides, &available).map_err(Failure::usage)?;
+    let (config, warnings) = BrokerConfig::load(overrides).map_err(one_line)?;
     for warning in warnings {
         warn!("{warning}");
     }
+    let cores = config
+        .cores
+        .resolve(&available)
+        .map_err(|error| Failure::usage(format!("`ringmain.cores`: {error}")))?;
     probe::raise_open_files_limit();
     probe::probe_io_uring().map_err(Failure::run)?;
-    Node::open(config)?.run()
+    Node::open(config, cores)?.run()
+}
+
+/// All that is wrong with the configuration.
+fn one_line(error: ConfigError) -> Failure {
+    let problems: Vec<String> = error.problems.iter().map(ToString::to_string).collect();
+    Failure::usage(problems.join("; "))
+}
+
+/// The address to bind. `key` is the setting that the endpoint came from.
+fn resolve(endpoint: &Endpoint, key: &str) -> Result<SocketAddr, Failure> {
+    endpoint.resolve().map_err(|error| {
+        Failure::usage(format!(
+            "`{key}` must be HOST:PORT of this machine, not `{endpoint}` ({error})"
+        ))
+    })
 }
 
 /// A broker whose directory is held and whose ports are bound, not yet running.
 struct Node {
     config: Arc<BrokerConfig>,
+    /// Ascending.
+    cores: Vec<usize>,
     directory: DataDirectory,
     store: LocalMetadataStore,
     image: MetadataImage,
@@ -92,9 +115,11 @@ struct Node {
 }
 
 impl Node {
-    fn open(config: BrokerConfig) -> Result<Self, Failure> {
-        let node_id = NodeId(config.node_id);
-        let directory = DataDirectory::open(&config.data_dir, node_id).map_err(Failure::run)?;
+    fn open(config: BrokerConfig, cores: Vec<usize>) -> Result<Self, Failure> {
+        let listen = resolve(&config.listen, "listeners")?;
+        let admin = resolve(&config.admin, "ringmain.admin.listener")?;
+        let directory =
+            DataDirectory::open(&config.data_dir, config.node_id).map_err(Failure::run)?;
         let cluster_id = &directory.identity().cluster_id;
         let (store, image) =
             LocalMetadataStore::open(&config.data_dir, cluster_id).map_err(Failure::run)?;
@@ -109,19 +134,19 @@ impl Node {
                 "cannot listen on {address}: {error}; stop what uses it, or choose another with {option}"
             ))
         };
-        let kafka = probe_address(config.listen)
-            .map_err(|error| cannot_listen(config.listen, "--listen", error))?;
-        let listeners = config
-            .cores
+        let kafka =
+            probe_address(listen).map_err(|error| cannot_listen(listen, "--listen", error))?;
+        let listeners = cores
             .iter()
             .map(|_| BoundListener::bind(kafka))
             .collect::<Result<_, _>>()
             .map_err(|error| cannot_listen(kafka, "--listen", error))?;
-        let admin = std::net::TcpListener::bind(config.admin)
-            .map_err(|error| cannot_listen(config.admin, "--admin", error))?;
+        let admin = std::net::TcpListener::bind(admin)
+            .map_err(|error| cannot_listen(admin, "--admin", error))?;
         let config = Arc::new(config);
         Ok(Self {
             config,
+            cores,
             directory,
             store,
             image,
@@ -132,19 +157,19 @@ impl Node {
     }
 
     fn run(self) -> Result<(), Failure> {
-        let registry = Arc::new(MetricsRegistry::new(&self.config.cores));
+        let registry = Arc::new(MetricsRegistry::new(&self.cores));
         let (control, receiver) = control_channel();
         let service_control = control.clone();
-        let service_config = Arc::clone(&self.config);
         let setup = ShardsSetup {
             config: Arc::clone(&self.config),
+            cores: self.cores.clone(),
             image: Arc::new(self.image.clone()),
             listeners: self.listeners,
             metrics: registry.shards().to_vec(),
             probe_file: self.config.data_dir.join("ringmain.json"),
         };
         let shards = Shards::spawn(setup, move |shard| {
-            let broker = Broker::new(shard, service_control.clone(), Arc::clone(&service_config));
+            let broker = Broker::new(shard, service_control.clone());
             BrokerService(Rc::new(broker))
         })
         .map_err(Failure::run)?;
@@ -171,7 +196,7 @@ impl Node {
             register(&self.config, self.kafka, control)?;
             block_on(shards.handle().start());
             state.set_ready();
-            announce(&self.config, self.kafka, admin_address);
+            announce(&self.config, &self.cores, self.kafka, admin_address);
         } else {
             drop(control);
             block_on(shards.handle().stop());
@@ -192,15 +217,15 @@ fn register(
 ) -> Result<(), Failure> {
     let (host, port) = match &config.advertised {
         // A port that was picked at the start is what clients must be told.
-        Some((host, 0)) => (host.clone(), kafka.port()),
-        Some((host, port)) => (host.clone(), *port),
+        Some(Endpoint { host, port: 0 }) => (host.clone(), kafka.port()),
+        Some(Endpoint { host, port }) => (host.clone(), *port),
         None => (kafka.ip().to_string(), kafka.port()),
     };
     let broker = BrokerImage {
-        id: NodeId(config.node_id),
+        id: config.node_id,
         host,
         port,
-        rack: None,
+        rack: config.rack.clone(),
         fenced: false,
     };
     block_on(control.submit(Command::RegisterBroker(broker))).map_err(Failure::run)?;
@@ -208,12 +233,12 @@ fn register(
 }
 
 /// The one line on stdout.
-fn announce(config: &BrokerConfig, kafka: SocketAddr, admin: SocketAddr) {
+fn announce(config: &BrokerConfig, cores: &[usize], kafka: SocketAddr, admin: SocketAddr) {
     let mut stdout = std::io::stdout().lock();
     let line = format!(
         "ringmain ready kafka={kafka} admin={admin} node={} cores={} data={}",
         config.node_id,
-        cores::print(&config.cores),
+        format_cores(cores),
         config.data_dir.display()
     );
     // Nobody may be listening: that is no reason to stop.
@@ -249,11 +274,13 @@ impl ControlThread {
                 stop.stop().await;
             });
             tokio::spawn(admin::serve(self.admin, self.state.clone()));
-            let context = controller_context(&self.config);
+            let defaults = InForce::new(Arc::clone(&self.config), &self.image);
+            let context = controller_context(&self.config, defaults.clone());
             let shards = self.shards;
             let state = self.state;
             state.set_image(Arc::new(self.image.clone()));
             let publish = async |image: Arc<MetadataImage>| {
+                defaults.apply(&image);
                 shards.publish(Arc::clone(&image)).await;
                 state.set_image(image);
             };
@@ -284,9 +311,49 @@ async fn wait_for_signal() {
     }
 }
 
-fn controller_context(config: &BrokerConfig) -> ControllerContext {
-    let validate = |scope: Scope| {
-        move |settings: &_| alter::validate(scope, settings).map_err(|error| error.to_string())
+/// What topics have by default, as the newest image says; clones are the same.
+#[derive(Clone)]
+struct InForce {
+    config: Arc<BrokerConfig>,
+    topic_defaults: Arc<Mutex<TopicDefaults>>,
+}
+
+impl InForce {
+    fn new(config: Arc<BrokerConfig>, image: &MetadataImage) -> Self {
+        let topic_defaults = Arc::new(Mutex::new(config.topic_defaults.clone()));
+        let this = Self {
+            config,
+            topic_defaults,
+        };
+        this.apply(image);
+        this
+    }
+
+    fn apply(&self, image: &MetadataImage) {
+        // Settings that no longer fit each other are reported by the shards.
+        if let Ok(config) = broker_config(image, &self.config) {
+            *self.lock() = config.topic_defaults;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TopicDefaults> {
+        self.topic_defaults
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn controller_context(config: &BrokerConfig, in_force: InForce) -> ControllerContext {
+    let validate_topic = move |overrides: &Entries| {
+        let given: Vec<_> = overrides
+            .iter()
+            .map(|(name, text)| (name.clone(), Some(text.clone())))
+            .collect();
+        let altered = alter::create_topic(&in_force.lock(), &given);
+        for warning in altered.map_err(|error| error.to_string())?.warnings {
+            warn!("{warning}");
+        }
+        Ok(())
     };
     ControllerContext {
         defaults: Defaults {
@@ -295,7 +362,8 @@ fn controller_context(config: &BrokerConfig) -> ControllerContext {
             ..Defaults::default()
         },
         new_topic_id: Box::new(TopicId::random),
-        validate_topic_configs: Box::new(validate(Scope::Topic)),
-        validate_broker_configs: Box::new(validate(Scope::Broker)),
+        validate_topic_configs: Box::new(validate_topic),
+        // An edit of a broker's settings checks them itself: it knows which broker's they are.
+        validate_broker_configs: Box::new(|_| Ok(())),
     }
 }

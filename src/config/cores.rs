@@ -1,65 +1,94 @@
-//! The list of cores, written as taskset writes it: `0`, `0-3`, `0,2`, or `all`.
+//! `--cores`: which cores the broker runs on.
 
-/// Why a list of cores cannot be used.
+use std::collections::BTreeSet;
+
+/// The largest core number taken: more than any machine has, and small enough that a range
+/// cannot fill the memory.
+const CORE_MAX: usize = 4095;
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoreSelection {
+    /// Every core that the process may run on.
+    All,
+    /// These cores, ascending, each once.
+    List(Vec<usize>),
+}
+
+/// A core list that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CoresError {
-    #[error("`{0}` is not a list of cores; write `all`, or cores and ranges such as `0,2-3`")]
+pub enum InvalidCores {
+    #[error("expects `all` or a list such as `0`, `0-3` or `0,2`, found `{0}`")]
     Syntax(String),
-    #[error("core {core} is not available to this process; it may use {available}")]
-    Unavailable { core: usize, available: String },
+    #[error("the range `{0}` runs backwards; write the smaller core first")]
+    Backwards(String),
+    #[error("there is no core {0}; the largest number taken is {CORE_MAX}")]
+    TooLarge(String),
+    #[error("core {core} is not available to this process; it may run on {available}")]
+    NotAvailable { core: usize, available: String },
+    #[error("this process may run on no core at all; widen its affinity mask")]
+    None,
 }
 
-/// The cores that `text` names, ascending and without repeats. `available` is the process's
-/// affinity mask.
-pub fn parse(text: &str, available: &[usize]) -> Result<Vec<usize>, CoresError> {
-    let syntax = || CoresError::Syntax(text.to_owned());
-    if text.trim() == "all" {
-        return Ok(available.to_vec());
-    }
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: usize = first.trim().parse().map_err(|_| syntax())?;
-        let last: usize = last.trim().parse().map_err(|_| syntax())?;
-        if first > last {
-            return Err(syntax());
+impl CoreSelection {
+    /// Reads `all`, or a list as taskset takes it: numbers and ranges with commas between them.
+    pub fn parse(text: &str) -> Result<Self, InvalidCores> {
+        if text.trim() == "all" {
+            return Ok(Self::All);
         }
-        // Stops at the first core that is not there, so a huge range costs nothing.
-        for core in first..=last {
-            if !available.contains(&core) {
-                return Err(CoresError::Unavailable {
-                    core,
-                    available: print(available),
-                });
+        let number = |part: &str| -> Result<usize, InvalidCores> {
+            if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(InvalidCores::Syntax(text.to_owned()));
             }
-            cores.push(core);
+            match part.parse() {
+                Ok(core) if core <= CORE_MAX => Ok(core),
+                _ => Err(InvalidCores::TooLarge(part.to_owned())),
+            }
+        };
+        let mut cores = BTreeSet::new();
+        for part in text.split(',').map(str::trim) {
+            let (first, last) = match part.split_once('-') {
+                Some((first, last)) => (number(first)?, number(last)?),
+                None => (number(part)?, number(part)?),
+            };
+            if first > last {
+                return Err(InvalidCores::Backwards(part.to_owned()));
+            }
+            cores.extend(first..=last);
+        }
+        Ok(Self::List(cores.into_iter().collect()))
+    }
+
+    /// The cores to run on, given those that the process may run on (its affinity mask).
+    pub fn resolve(&self, available: &[usize]) -> Result<Vec<usize>, InvalidCores> {
+        let available: BTreeSet<usize> = available.iter().copied().collect();
+        if available.is_empty() {
+            return Err(InvalidCores::None);
+        }
+        let Self::List(cores) = self else {
+            return Ok(available.into_iter().collect());
+        };
+        match cores.iter().find(|core| !available.contains(core)) {
+            Some(&core) => Err(InvalidCores::NotAvailable {
+                core,
+                available: format_cores(&available.into_iter().collect::<Vec<_>>()),
+            }),
+            None => Ok(cores.clone()),
         }
     }
-    cores.sort_unstable();
-    cores.dedup();
-    Ok(cores)
 }
 
-/// The list as `parse` reads it: `0-3,6`.
-pub fn print(cores: &[usize]) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for core in cores {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *core => *last = *core,
-            _ => ranges.push((*core, *core)),
-        }
-    }
-    let texts: Vec<String> = ranges
-        .into_iter()
-        .map(|(first, last)| {
-            if first == last {
-                first.to_string()
-            } else {
-                format!("{first}-{last}")
-            }
+/// A core list in the form that it is read: `0-3`, `0,2`. Expects ascending numbers.
+pub fn format_cores(cores: &[usize]) -> String {
+    let runs = cores.chunk_by(|before, after| before.checked_add(1) == Some(*after));
+    let parts: Vec<String> = runs
+        .filter_map(|run| match run {
+            [] => None,
+            [core] => Some(core.to_string()),
+            [first, .., last] => Some(format!("{first}-{last}")),
         })
         .collect();
-    texts.join(",")
+    parts.join(",")
 }
 
 #[cfg(test)]
@@ -67,21 +96,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_as_taskset_reads_them() {
-        let available = [0, 1, 2, 3, 6];
-        let table: &[(&str, Option<&[usize]>)] = &[
-            ("all", Some(&[0, 1, 2, 3, 6])),
-            ("0", Some(&[0])),
-            ("2-3,0,2", Some(&[0, 2, 3])),
-            ("3-2", None),
-            ("4", None),
-            ("0-99999999999", None),
-            ("", None),
-            ("x", None),
+    fn core_lists_read_as_taskset_reads_them() {
+        let rows: [(&str, &[usize]); 6] = [
+            ("all", &[1, 2, 3, 5]),
+            ("1", &[1]),
+            ("1-3", &[1, 2, 3]),
+            ("1,3", &[1, 3]),
+            ("5, 1-2,2", &[1, 2, 5]),
+            (" 3 ", &[3]),
         ];
-        for (text, cores) in table {
-            assert_eq!(parse(text, &available).ok().as_deref(), *cores, "{text}");
+        for (text, expected) in rows {
+            let cores = CoreSelection::parse(text).unwrap().resolve(&[5, 1, 2, 3]);
+            assert_eq!(cores.as_deref(), Ok(expected), "{text}");
         }
-        assert_eq!(print(&available), "0-3,6");
+    }
+
+    #[test]
+    fn a_bad_core_list_says_what_is_wrong() {
+        let rows = [
+            (
+                "",
+                "expects `all` or a list such as `0`, `0-3` or `0,2`, found ``",
+            ),
+            (
+                "1,",
+                "expects `all` or a list such as `0`, `0-3` or `0,2`, found `1,`",
+            ),
+            (
+                "-1",
+                "expects `all` or a list such as `0`, `0-3` or `0,2`, found `-1`",
+            ),
+            (
+                "two",
+                "expects `all` or a list such as `0`, `0-3` or `0,2`, found `two`",
+            ),
+            (
+                "3-1",
+                "the range `3-1` runs backwards; write the smaller core first",
+            ),
+            (
+                "0-99999999",
+                "there is no core 99999999; the largest number taken is 4095",
+            ),
+            (
+                "0-1",
+                "core 0 is not available to this process; it may run on 1-3,5",
+            ),
+        ];
+        for (text, message) in rows {
+            let error = CoreSelection::parse(text).and_then(|cores| cores.resolve(&[1, 2, 3, 5]));
+            assert_eq!(error.unwrap_err().to_string(), message);
+        }
     }
 }

@@ -1,63 +1,30 @@
-//! What DescribeConfigs answers: every known setting with its value, its source and where it
-//! could come from.
+//! DescribeConfigs: every setting of a topic or broker with its value, where that comes from,
+//! and what stands behind it (KIP-133, 226, 569). Pure; the handler only copies it to the wire.
 
-use super::Settings;
-use super::table::{self, Setting};
-use super::topic::inherited;
+use super::layers::{BrokerSettings, Entries, Source};
+use super::table::{self, Setting, UpdateMode};
+use super::topic::TopicDefaults;
+use super::value::{Kind, Value};
 
-/// Where a value comes from; the codes are the protocol's (KIP-226).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    Topic = 1,
-    DynamicBroker = 2,
-    DynamicDefaultBroker = 3,
-    StaticBroker = 4,
-    Default = 5,
-}
+#[cfg(test)]
+mod tests;
 
-/// The broker's settings by where they were set.
-#[derive(Debug, Clone, Copy)]
-pub struct BrokerLayers<'a> {
-    /// Set for this broker while it runs.
-    pub dynamic: &'a Settings,
-    /// Set for all brokers while they run.
-    pub dynamic_default: &'a Settings,
-    /// From the configuration file and the command line.
-    pub fixed: &'a Settings,
-}
-
-impl BrokerLayers<'_> {
-    /// The layers in order of precedence.
-    fn layers(&self) -> [(Source, &Settings); 3] {
-        [
-            (Source::DynamicBroker, self.dynamic),
-            (Source::DynamicDefaultBroker, self.dynamic_default),
-            (Source::StaticBroker, self.fixed),
-        ]
-    }
-
-    /// All of them in one, the stronger over the weaker.
-    pub fn merged(&self) -> Settings {
-        let mut merged = self.fixed.clone();
-        merged.extend(self.dynamic_default.clone());
-        merged.extend(self.dynamic.clone());
-        merged
-    }
-}
-
-/// One setting as it is described.
+/// One setting in a DescribeConfigs response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Described {
+pub struct DescribedSetting {
     pub name: &'static str,
+    /// As Kafka prints it; `None` where the setting is null, and for every password.
     pub value: Option<String>,
     pub source: Source,
-    pub is_read_only: bool,
-    pub kind_code: i8,
-    pub documentation: String,
-    /// Where the value could come from, the strongest first: the first is in force.
+    pub is_sensitive: bool,
+    pub read_only: bool,
+    /// The values that lie under each other, the one in force first.
     pub synonyms: Vec<DescribedSynonym>,
+    pub kind: Kind,
+    pub documentation: String,
 }
 
+/// One value in the chain behind a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedSynonym {
     pub name: &'static str,
@@ -65,157 +32,142 @@ pub struct DescribedSynonym {
     pub source: Source,
 }
 
-/// Describes a topic's settings. `wanted` limits which; `None` means all.
+/// A topic's settings, by name. `names` limits them; `None` and an empty list mean all, and a
+/// name that does not exist is left out, as in Kafka.
 pub fn describe_topic(
-    own: &Settings,
-    broker: &BrokerLayers<'_>,
-    wanted: Option<&[String]>,
-) -> Vec<Described> {
-    let describe = |setting: &'static Setting| {
-        let mut synonyms = Vec::new();
-        if let Some(value) = own.get(setting.name) {
-            synonyms.push(DescribedSynonym {
-                name: setting.name,
-                value: Some(value.clone()),
-                source: Source::Topic,
-            });
-        }
-        for (source, layer) in broker.layers() {
-            if let Some((name, value)) = inherited(setting, layer) {
-                synonyms.push(DescribedSynonym {
-                    name,
-                    value: Some(value),
-                    source,
-                });
-            }
-        }
-        let default_name = setting
-            .synonyms
-            .first()
-            .map_or(setting.name, |synonym| synonym.name);
-        described(setting, synonyms, default_name, false)
-    };
-    select(table::TOPIC, wanted).map(describe).collect()
-}
-
-/// Describes the broker's settings.
-pub fn describe_broker(broker: &BrokerLayers<'_>, wanted: Option<&[String]>) -> Vec<Described> {
-    let describe = |setting: &'static Setting| {
-        let mut synonyms = Vec::new();
-        for (source, layer) in broker.layers() {
-            if let Some(value) = layer.get(setting.name) {
-                let value = Some(value.clone());
-                synonyms.push(DescribedSynonym {
+    broker: &BrokerSettings,
+    overrides: &Entries,
+    names: Option<&[String]>,
+) -> Vec<DescribedSetting> {
+    let defaults = TopicDefaults::from_broker(broker);
+    table::topic_settings()
+        .filter(|setting| is_wanted(setting.name, names))
+        .map(|setting| {
+            let value = defaults.effective(setting.name, overrides);
+            let mut synonyms = match table::topic_synonyms(setting.name).first() {
+                Some(synonym) => broker_chain(broker, synonym.name),
+                None => Vec::new(),
+            };
+            if overrides.contains_key(setting.name) {
+                let own = DescribedSynonym {
                     name: setting.name,
-                    value,
-                    source,
-                });
+                    value: printed(setting, value.as_ref()),
+                    source: Source::DynamicTopic,
+                };
+                synonyms.insert(0, own);
             }
-        }
-        described(setting, synonyms, setting.name, !setting.is_dynamic)
-    };
-    select(table::BROKER, wanted).map(describe).collect()
+            described(setting, value.as_ref(), synonyms, false)
+        })
+        .collect()
 }
 
-fn select(
-    table: &'static [Setting],
-    wanted: Option<&[String]>,
-) -> impl Iterator<Item = &'static Setting> {
-    table.iter().filter(move |setting| {
-        wanted.is_none_or(|wanted| wanted.iter().any(|name| name == setting.name))
-    })
+/// This broker's settings, by name; `names` as in [`describe_topic`].
+pub fn describe_broker(broker: &BrokerSettings, names: Option<&[String]>) -> Vec<DescribedSetting> {
+    table::broker_settings()
+        .filter(|setting| is_wanted(setting.name, names))
+        .map(|setting| {
+            let value = broker.value(setting.name);
+            let synonyms = broker_chain(broker, setting.name);
+            let read_only = setting.update == UpdateMode::ReadOnly;
+            described(setting, value.as_ref(), synonyms, read_only)
+        })
+        .collect()
+}
+
+/// What is set for all brokers (the broker resource with the empty name): the dynamic defaults
+/// only.
+pub fn describe_cluster_default(
+    broker: &BrokerSettings,
+    names: Option<&[String]>,
+) -> Vec<DescribedSetting> {
+    table::broker_settings()
+        .filter(|setting| is_wanted(setting.name, names))
+        .filter_map(|setting| {
+            let text = broker.dynamic_default_entries.get(setting.name)?;
+            let value = setting.parse(text).ok();
+            let mut synonyms = broker_chain(broker, setting.name);
+            synonyms.retain(|synonym| synonym.source == Source::DynamicDefaultBroker);
+            let read_only = setting.update == UpdateMode::ReadOnly;
+            Some(described(setting, value.as_ref(), synonyms, read_only))
+        })
+        .collect()
+}
+
+fn is_wanted(name: &str, names: Option<&[String]>) -> bool {
+    match names {
+        None | Some([]) => true,
+        Some(names) => names.iter().any(|wanted| wanted == name),
+    }
 }
 
 fn described(
     setting: &'static Setting,
-    mut synonyms: Vec<DescribedSynonym>,
-    default_name: &'static str,
-    is_read_only: bool,
-) -> Described {
-    if let Some(default) = setting.default {
-        let value = Some(default.to_owned());
-        synonyms.push(DescribedSynonym {
-            name: default_name,
-            value,
-            source: Source::Default,
-        });
-    }
-    let (value, source) = match synonyms.first() {
-        Some(first) => (first.value.clone(), first.source),
-        None => (None, Source::Default),
-    };
-    let documentation = match setting.support {
-        table::Support::Effective => setting.documentation.to_owned(),
-        table::Support::Inert(why) | table::Support::Refused(why) => {
-            format!("{} Without effect here: {why}.", setting.documentation)
-        }
-    };
-    Described {
+    value: Option<&Value>,
+    synonyms: Vec<DescribedSynonym>,
+    read_only: bool,
+) -> DescribedSetting {
+    DescribedSetting {
         name: setting.name,
-        value,
-        source,
-        is_read_only,
-        kind_code: setting.kind.code(),
-        documentation,
+        value: printed(setting, value),
+        source: synonyms
+            .first()
+            .map_or(Source::Default, |first| first.source),
+        is_sensitive: is_sensitive(setting),
+        read_only,
         synonyms,
+        kind: setting.kind,
+        documentation: setting.documentation(),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(pairs: &[(&str, &str)]) -> Settings {
-        pairs
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-            .collect()
+fn printed(setting: &Setting, value: Option<&Value>) -> Option<String> {
+    if is_sensitive(setting) {
+        return None;
     }
+    value.map(ToString::to_string)
+}
 
-    #[test]
-    fn every_setting_is_described_with_its_source_and_all_synonyms() {
-        let own = settings(&[("retention.ms", "604800000")]);
-        let fixed = settings(&[("log.retention.hours", "1")]);
-        let empty = Settings::new();
-        let broker = BrokerLayers {
-            dynamic: &empty,
-            dynamic_default: &empty,
-            fixed: &fixed,
-        };
-        let all = describe_topic(&own, &broker, None);
-        assert_eq!(all.len(), table::TOPIC.len());
-        let retention = all
-            .iter()
-            .find(|described| described.name == "retention.ms")
-            .unwrap();
-        // A value that equals the default is still the topic's own.
-        assert_eq!(retention.source, Source::Topic);
-        let chain: Vec<_> = retention
-            .synonyms
-            .iter()
-            .map(|s| (s.name, s.value.as_deref(), s.source))
-            .collect();
-        assert_eq!(
-            chain,
-            [
-                ("retention.ms", Some("604800000"), Source::Topic),
-                ("log.retention.hours", Some("3600000"), Source::StaticBroker),
-                ("log.retention.ms", Some("604800000"), Source::Default),
-            ]
-        );
-    }
+fn is_sensitive(setting: &Setting) -> bool {
+    setting.kind == Kind::Password
+}
 
-    #[test]
-    fn only_what_was_asked_for_is_described() {
-        let empty = Settings::new();
-        let broker = BrokerLayers {
-            dynamic: &empty,
-            dynamic_default: &empty,
-            fixed: &empty,
-        };
-        let some = describe_topic(&empty, &broker, Some(&["cleanup.policy".to_owned()]));
-        assert_eq!(some.len(), 1);
-        assert_eq!(some[0].value.as_deref(), Some("delete"));
-        assert_eq!(describe_topic(&empty, &broker, Some(&[])).len(), 0);
+/// The values of a broker setting and its stand-ins, layer by layer from above, the table's
+/// defaults last; texts as they were given.
+///
+/// Kafka drops entries until one bears the asked name. Where that would hide a value that the
+/// operator set (`log.retention.hours` behind `retention.ms`), Ringmain keeps it, so that the
+/// source reported is the true one.
+fn broker_chain(broker: &BrokerSettings, name: &'static str) -> Vec<DescribedSynonym> {
+    let family: Vec<&'static Setting> = table::broker_synonyms(name)
+        .into_iter()
+        .filter_map(table::broker_setting)
+        .collect();
+    let mut chain = Vec::new();
+    for (source, entries) in broker.layers() {
+        for setting in &family {
+            if let Some(text) = entries.get(setting.name) {
+                chain.push(DescribedSynonym {
+                    name: setting.name,
+                    value: (!is_sensitive(setting)).then(|| text.clone()),
+                    source,
+                });
+            }
+        }
     }
+    for setting in family {
+        if let Some(text) = setting.default {
+            chain.push(DescribedSynonym {
+                name: setting.name,
+                value: (!is_sensitive(setting)).then(|| text.to_owned()),
+                source: Source::Default,
+            });
+        }
+    }
+    let is_hidden =
+        |synonym: &DescribedSynonym| synonym.name != name && synonym.source == Source::Default;
+    let hidden = chain
+        .iter()
+        .take_while(|synonym| is_hidden(synonym))
+        .count();
+    chain.split_off(hidden)
 }

@@ -1,26 +1,36 @@
-//! Settings: Kafka's names, one table that documents, parses and describes each.
+//! Settings: what can be set, what is set, and what that means to the broker.
 //!
-//! Reading order: [`table`] (every setting), [`value`] (types and their texts), [`broker`] (typed
-//! settings of the broker), [`topic`] (typed settings of a topic), [`file`] (TOML and the command
-//! line), [`describe`] and [`alter`] (what the config APIs answer).
+//! In reading order: [`table`] lists every setting with type, default, limits and documentation;
+//! [`value`] and [`validator`] read and check single values; [`layers`] say which of several
+//! values goes first; [`broker`] and [`topic`] derive the typed settings in force; [`load`] gets
+//! them from file and command line; [`describe`] and [`alter`] are the logic behind
+//! DescribeConfigs and AlterConfigs.
 //!
-//! Deliberately absent: files other than the configuration file, and Kafka's error codes.
+//! Deliberately absent: any second place that knows a default or a limit. What the broker reads
+//! is derived from the table.
 
 pub mod alter;
 pub mod broker;
 pub mod cores;
 pub mod describe;
-pub mod file;
+pub mod endpoint;
+mod error;
+mod file;
+pub mod layers;
+pub mod load;
 pub mod table;
 pub mod topic;
+pub mod validator;
 pub mod value;
 
-pub use alter::{AlterError, AlterOperation};
+#[cfg(test)]
+mod tests;
+
+pub use alter::AlterError;
 pub use broker::BrokerConfig;
-pub use file::{ConfigError, Overrides};
-pub use topic::TopicConfig;
-
-use std::collections::BTreeMap;
-
-/// Settings as texts, by name.
-pub type Settings = BTreeMap<String, String>;
+pub use cores::{CoreSelection, InvalidCores, format_cores};
+pub use endpoint::Endpoint;
+pub use error::{ConfigError, Located, Problem};
+pub use layers::{BrokerSettings, Entries, Source};
+pub use load::{Overrides, Warning};
+pub use topic::{CleanupPolicy, CompressionType, TimestampType, TopicConfig, TopicDefaults};

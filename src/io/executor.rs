@@ -34,7 +34,7 @@ const PREEMPT_PERIOD: Duration = Duration::from_millis(10);
 
 /// How long an idle executor polls before it sleeps. 50 us halve the round trip between cores;
 /// 1 ms would burn the core wherever timers tick.
-const SPIN_BEFORE_PARK: Duration = Duration::from_micros(50);
+const SPIN_BEFORE_PARK: Duration = Duration::from_micros(0);
 
 /// What an executor needs to be told.
 #[derive(Default)]

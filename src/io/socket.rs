@@ -255,10 +255,7 @@ mod tests {
     #[test]
     fn a_taken_port_is_noticed_although_listeners_may_share_it() {
         let first = BoundListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = match net::getsockname(&first.0).unwrap().try_into().unwrap() {
-            SocketAddr::V4(address) => SocketAddr::V4(address),
-            SocketAddr::V6(address) => SocketAddr::V6(address),
-        };
+        let address: SocketAddr = net::getsockname(&first.0).unwrap().try_into().unwrap();
         assert!(BoundListener::bind(address).is_ok());
         assert_eq!(
             probe_address(address).unwrap_err().kind(),

@@ -85,13 +85,11 @@ pub async fn serve_connection<F: DiskFile, S: Service<F>>(
         let started = service.start(&context, frame).await;
         outbound.push(started);
     };
-    // A peer that closes has still sent requests that count (acks=0): they were started. Replies
-    // that it may still read are sent only if it closed one direction.
+    // What was started goes on (acks=0 counts), but nobody reads replies any more: a parked fetch
+    // must not keep the connection for its whole wait.
     outbound.finish();
-    if !matches!(end, FrameError::Closed) {
-        socket.shutdown();
-    }
-    writer.await;
+    socket.shutdown();
+    writer.cancel().await;
     end
 }
 

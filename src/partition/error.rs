@@ -61,6 +61,12 @@ pub enum PartitionError {
     /// KAFKA_STORAGE_ERROR (56)
     #[error("the partition is offline: {reason}")]
     Offline { reason: String },
+    /// NOT_ENOUGH_REPLICAS (19)
+    #[error(
+        "{in_sync} replicas are in sync, and min.insync.replicas of the topic is {required}: \
+         produce without acks=all, or lower it"
+    )]
+    NotEnoughReplicas { in_sync: usize, required: usize },
     /// NOT_LEADER_OR_FOLLOWER (6)
     #[error("the broker is stopping")]
     Stopping,

@@ -7,14 +7,14 @@
 pub mod epochs;
 pub mod error;
 pub mod list_offsets;
-pub mod partition;
 pub mod producers;
 pub mod replayed;
 pub mod state;
+pub mod whole;
 
 pub use epochs::{EpochEnd, LeaderEpochs};
 pub use error::{CorruptCheckpoint, PartitionError};
 pub use list_offsets::ListedOffset;
-pub use partition::{Partition, PartitionRead, PartitionSetup, Produced, ReadInfo};
 pub use producers::{AppendedBatch, ProducerStates, RememberedBatch, Verdict};
 pub use state::PartitionState;
+pub use whole::{Partition, PartitionRead, PartitionSetup, Produced, ReadInfo};

@@ -24,10 +24,27 @@ pub fn decompressor<'a>(
         Compression::None => Box::new(bytes),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
         Compression::Snappy => Box::new(SnappyBlocks::new(bytes)),
-        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(bytes)),
+        Compression::Lz4 => {
+            check_lz4_header(bytes)?;
+            Box::new(lz4_flex::frame::FrameDecoder::new(bytes))
+        }
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(bytes)?),
     };
     Ok(Box::new(stream.take(DECOMPRESSED_BYTES_MAX)))
+}
+
+/// Kafka's clients read standard LZ4 frames with independent blocks only: what they could not read
+/// must not get into a log.
+fn check_lz4_header(bytes: &[u8]) -> io::Result<()> {
+    const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+    const BLOCKS_ARE_INDEPENDENT: u8 = 1 << 5;
+    let has_magic = bytes.starts_with(&MAGIC);
+    let flags = bytes.get(MAGIC.len()).copied().unwrap_or_default();
+    if has_magic && flags & BLOCKS_ARE_INDEPENDENT != 0 {
+        return Ok(());
+    }
+    let text = "LZ4 must be in frames with independent blocks";
+    Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
 /// Compresses records as a client would.

@@ -119,6 +119,17 @@ pub fn validate(records: &[u8], rules: &ValidationRules) -> Result<ValidBatch, R
     }
     BatchHeader::parse_checked(records)?;
     check_header(&header).map_err(RecordsError::Invalid)?;
+    if header.attributes.is_log_append_time() {
+        let message = "producers must not set the timestamp type to LogAppendTime";
+        return Err(RecordsError::Records {
+            message: message.to_owned(),
+            records: vec![RecordError {
+                batch_index: 0,
+                message,
+            }],
+            invalid_timestamp: true,
+        });
+    }
     check_records(&header, compression, &records[BATCH_HEADER_BYTES..], rules)
 }
 

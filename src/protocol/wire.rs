@@ -202,11 +202,16 @@ impl<'a> Reader<'a> {
                 remaining,
             });
         }
+        self.count_elements(count)?;
+        Ok(Some(count))
+    }
+
+    fn count_elements(&mut self, count: usize) -> Result<(), WireError> {
         self.elements = self.elements.saturating_add(count);
         if self.elements > REQUEST_ELEMENTS_MAX {
             return Err(WireError::Elements);
         }
-        Ok(Some(count))
+        Ok(())
     }
 
     /// Like [`Reader::read_nullable_count`]; null counts as empty, as Kafka reads it.
@@ -230,6 +235,8 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let count = self.read_unsigned_varint()?;
+        // The codec keeps each unknown one in a map: they count as elements do.
+        self.count_elements(count as usize)?;
         for _ in 0..count {
             let tag = self.read_unsigned_varint()?;
             let len = self.read_unsigned_varint()? as usize;

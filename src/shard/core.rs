@@ -161,6 +161,9 @@ impl Shard {
         let mut appended = Vec::with_capacity(items.len());
         for item in items {
             let result = self.partitions.get(item.key).and_then(|partition| {
+                if item.requires_all {
+                    partition.check_in_sync()?;
+                }
                 let produced =
                     partition.produce(item.records, item.frame_bytes, item.produce_version, now)?;
                 self.metrics

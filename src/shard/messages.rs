@@ -63,6 +63,8 @@ pub struct ProduceItem {
     pub produce_version: i16,
     /// Whether the answer waits for the commit (acks=0 asks for none).
     pub acknowledged: bool,
+    /// Whether all replicas in sync must have the records, and be enough (acks=all).
+    pub requires_all: bool,
 }
 
 /// Reads several partitions in one go.

@@ -19,19 +19,22 @@ pub mod sweep;
 pub use core::Shard;
 pub use runtime::{Shards, ShardsHandle, ShardsSetup};
 
-use crate::base::NodeId;
 use crate::cluster::MetadataImage;
-use crate::config::describe::BrokerLayers;
-use crate::config::{BrokerConfig, Settings};
+use crate::config::{BrokerConfig, Problem};
 
-/// The broker's settings in force: those of the file under those that were set while it ran.
-pub fn broker_settings(image: &MetadataImage, config: &BrokerConfig) -> Settings {
-    BrokerLayers {
-        dynamic: image.broker_overrides(NodeId(config.node_id)),
-        dynamic_default: image.broker_default_overrides(),
-        fixed: &config.settings,
-    }
-    .merged()
+/// The broker's settings in force: those that it was started with under those that were set while
+/// it ran.
+///
+/// # Errors
+/// They do not fit each other.
+pub fn broker_config(
+    image: &MetadataImage,
+    config: &BrokerConfig,
+) -> Result<BrokerConfig, Vec<Problem>> {
+    config.with_dynamic(
+        image.broker_default_overrides().clone(),
+        image.broker_overrides(config.node_id).clone(),
+    )
 }
 
 /// Ends the process at once after a failed write or flush: what the device holds is unknown, so

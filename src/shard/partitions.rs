@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 use super::mailbox::Router;
 use super::messages::{Answer, PartitionKey, ShardDisk, Watch, Watcher};
 use crate::base::limits::PARTITIONS_OPENED_AT_A_TIME;
-use crate::base::{NodeId, Offset, TimestampMs};
+use crate::base::{Offset, TimestampMs};
 use crate::cluster::{MetadataImage, TopicImage, placement};
 use crate::config::{BrokerConfig, TopicConfig};
 use crate::io::disk::Disk;
@@ -41,7 +41,8 @@ pub struct Partitions(Rc<Inner>);
 
 struct Inner {
     storage: Rc<CoreStorage<ShardDisk>>,
-    config: Arc<BrokerConfig>,
+    /// In force by the newest image.
+    config: RefCell<Arc<BrokerConfig>>,
     router: Rc<Router>,
     metrics: Arc<ShardMetrics>,
     generation: u64,
@@ -65,7 +66,7 @@ impl Partitions {
     ) -> Self {
         Self(Rc::new(Inner {
             storage,
-            config,
+            config: RefCell::new(config),
             router,
             metrics,
             generation,
@@ -74,6 +75,11 @@ impl Partitions {
             slots: RefCell::default(),
             watchers: Watchers::default(),
         }))
+    }
+
+    /// The broker's settings in force.
+    pub fn config(&self) -> Arc<BrokerConfig> {
+        Arc::clone(&self.0.config.borrow())
     }
 
     /// # Errors
@@ -103,10 +109,11 @@ impl Partitions {
     /// where recovery begins. Resolves when requests see the result; files of dropped partitions
     /// are removed in the background.
     pub async fn apply(&self, image: &MetadataImage, checkpoints: Option<&MergedCheckpoint>) {
-        let broker = super::broker_settings(image, &self.0.config);
+        self.follow_settings(image);
+        let broker = self.config();
         let mut wanted = HashMap::new();
         for topic in image.topics() {
-            let config = TopicConfig::new(&topic.overrides, &broker);
+            let config = TopicConfig::from_overrides(&broker.topic_defaults, &topic.overrides);
             for (partition, _) in (0..).zip(&topic.partitions) {
                 let key = PartitionKey {
                     topic_id: topic.id,
@@ -129,6 +136,27 @@ impl Partitions {
             }
         }
         self.open_all(missing, checkpoints).await;
+    }
+
+    /// Takes over what was set for the broker while it runs.
+    fn follow_settings(&self, image: &MetadataImage) {
+        let present = self.config();
+        let settings = &present.settings;
+        if settings.dynamic_default_entries == *image.broker_default_overrides()
+            && settings.dynamic_broker_entries == *image.broker_overrides(present.node_id)
+        {
+            return;
+        }
+        match super::broker_config(image, &present) {
+            Ok(config) => *self.0.config.borrow_mut() = Arc::new(config),
+            Err(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                error!(
+                    problems = problems.join("; "),
+                    "the broker's settings do not fit each other; those from before stay in force"
+                );
+            }
+        }
     }
 
     /// Resolves when the folders' names are free for other topics; the files go in the background.
@@ -197,9 +225,8 @@ impl Partitions {
         let Some(image) = topic.partition(key.partition) else {
             return;
         };
-        let dir = self
-            .0
-            .config
+        let broker = self.config();
+        let dir = broker
             .data_dir
             .join(format!("{}-{}", topic.name, key.partition));
         let known = checkpoint.clone();
@@ -211,12 +238,12 @@ impl Partitions {
         let setup = PartitionSetup {
             dir: dir.clone(),
             topic_id: key.topic_id,
-            node: NodeId(self.0.config.node_id),
+            node: broker.node_id,
             leader_epoch: image.leader_epoch,
             config,
             checkpoint,
             on_commit: Box::new(move || listener.wake_all()),
-            on_failed: Box::new(|reason| super::end_process(reason)),
+            on_failed: Box::new(super::end_process),
             now: TimestampMs::now(),
         };
         let slot = match Partition::open(&self.0.storage, setup).await {
@@ -311,7 +338,7 @@ impl Partitions {
 
     async fn write_entries(&self, entries: Vec<CheckpointEntry>) -> io::Result<()> {
         let disk = &self.0.storage.disk;
-        let data_dir = &self.0.config.data_dir;
+        let data_dir = &self.config().data_dir;
         let shard = self.0.router.shard();
         let sequence = self.0.checkpoint_sequence.get() + 1;
         self.0.checkpoint_sequence.set(sequence);
@@ -335,7 +362,7 @@ impl Partitions {
     }
 
     pub fn expire_producers(&self, now: TimestampMs) {
-        let expiration_ms = self.0.config.producer_id_expiration_ms;
+        let expiration_ms = self.config().producer_id_expiration_ms;
         let expired: usize = self
             .online()
             .iter()
@@ -376,15 +403,17 @@ impl Partitions {
     /// Keeps the background work going until the task is dropped.
     pub async fn keep_up(self, config: Arc<BrokerConfig>) {
         const TICK_MS: u64 = 1000;
+        /// The default of Kafka's internal `producer.id.expiration.check.interval.ms`.
+        const PRODUCER_EXPIRY_CHECK_MS: u64 = 600_000;
         let mut elapsed_ms = 0_u64;
         let mut next_checkpoint_ms = config.checkpoint_interval_ms;
-        let mut next_expiry_ms = config.producer_id_expiration_check_interval_ms;
+        let mut next_expiry_ms = PRODUCER_EXPIRY_CHECK_MS;
         loop {
             executor::sleep(Duration::from_millis(TICK_MS)).await;
             elapsed_ms += TICK_MS;
             self.tick(TimestampMs::now());
             if elapsed_ms >= next_expiry_ms {
-                next_expiry_ms = elapsed_ms + config.producer_id_expiration_check_interval_ms;
+                next_expiry_ms = elapsed_ms + PRODUCER_EXPIRY_CHECK_MS;
                 self.expire_producers(TimestampMs::now());
             }
             if elapsed_ms >= next_checkpoint_ms {

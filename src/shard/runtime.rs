@@ -28,6 +28,8 @@ use crate::storage::checkpoint;
 /// What the shards of a process are started with.
 pub struct ShardsSetup {
     pub config: Arc<BrokerConfig>,
+    /// One shard runs on each.
+    pub cores: Vec<usize>,
     pub image: Arc<MetadataImage>,
     /// One for each shard.
     pub listeners: Vec<BoundListener>,
@@ -87,7 +89,7 @@ impl Shards {
         setup: ShardsSetup,
         make_service: impl Fn(Rc<Shard>) -> S + Clone + Send + 'static,
     ) -> Result<Self, ExecutorError> {
-        let cores = setup.config.cores.clone();
+        let cores = setup.cores;
         let (addresses, inboxes) = mailboxes(cores.len());
         let (ready_sender, ready) = flume::bounded(cores.len());
         let mut handles = Vec::new();
@@ -202,7 +204,7 @@ impl ShardSeed {
             self.image,
             partitions.clone(),
             self.metrics,
-            config.network_memory_bytes,
+            config.network_in_bytes,
         ));
         let service = Rc::new(make_service(Rc::clone(&shard)));
         let answers = executor::spawn_local(take_answers(router, self.inbox.answers));

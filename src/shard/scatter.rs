@@ -6,11 +6,14 @@ use super::messages::{Call, CallReply, PartitionKey};
 use crate::base::ShardId;
 use crate::partition::PartitionError;
 
+/// Unwraps a reply of the kind that was asked for.
+pub type Open<Answer> = fn(CallReply) -> Option<Vec<Result<Answer, PartitionError>>>;
+
 /// Calls that are under way.
 pub struct Scattered<Answer> {
     item_count: usize,
     calls: Vec<(Vec<usize>, StartedCall)>,
-    open: fn(CallReply) -> Option<Vec<Result<Answer, PartitionError>>>,
+    open: Open<Answer>,
 }
 
 /// Starts the calls. Resolves when every one is in its owner's mailbox, so that the order of two
@@ -22,7 +25,7 @@ pub async fn scatter<Item, Answer>(
     items: Vec<Item>,
     key_of: impl Fn(&Item) -> PartitionKey,
     close: impl Fn(Vec<Item>) -> Call,
-    open: fn(CallReply) -> Option<Vec<Result<Answer, PartitionError>>>,
+    open: Open<Answer>,
 ) -> Scattered<Answer> {
     let item_count = items.len();
     let mut groups: Vec<(Vec<usize>, Vec<Item>)> = (0..shard.shard_count())

@@ -13,7 +13,7 @@ use super::producers::{AppendedBatch, Verdict};
 use super::replayed::Replayed;
 use super::state::{Assignment, Isolation, LogRange, PartitionState};
 use crate::base::{LeaderEpoch, NodeId, Offset, ProducerId, TimestampMs, TopicId};
-use crate::config::TopicConfig;
+use crate::config::{TimestampType, TopicConfig};
 use crate::io::disk::{Disk, DiskFile, Extent};
 use crate::protocol::batch::{self, BatchHeader};
 use crate::protocol::records::{self, ValidBatch, ValidationRules};
@@ -171,6 +171,21 @@ impl<D: Disk> Partition<D> {
         *self.config.borrow_mut() = config;
     }
 
+    /// Whether enough replicas are in sync for a produce with acks=all.
+    ///
+    /// # Errors
+    /// They are fewer than `min.insync.replicas`, or this node does not lead.
+    pub fn check_in_sync(&self) -> Result<(), PartitionError> {
+        let state = self.state.borrow();
+        state.check_leadership(LeaderEpoch::UNKNOWN)?;
+        let in_sync = state.assignment().in_sync.len();
+        let required = self.config.borrow().min_insync_replicas as usize;
+        if in_sync < required {
+            return Err(PartitionError::NotEnoughReplicas { in_sync, required });
+        }
+        Ok(())
+    }
+
     /// Validates a batch and puts it at the end of the log, in memory. `frame_bytes` is the size of
     /// the allocation that `records` is a part of. Nothing is durable yet: see
     /// [`Partition::wait_committed`].
@@ -186,13 +201,14 @@ impl<D: Disk> Partition<D> {
     ) -> Result<Produced, PartitionError> {
         self.state.borrow().check_leadership(LeaderEpoch::UNKNOWN)?;
         let config = self.config.borrow();
+        let log_append_time = is_log_append_time(&config);
         let rules = ValidationRules {
             produce_version,
-            batch_bytes_max: config.max_message_bytes,
-            keys_required: config.is_compacted,
-            log_append_time: config.log_append_time,
-            timestamp_before_ms_max: config.timestamp_before_ms_max,
-            timestamp_after_ms_max: config.timestamp_after_ms_max,
+            batch_bytes_max: config.max_message_bytes as usize,
+            keys_required: config.cleanup_policy.compact,
+            log_append_time,
+            timestamp_before_ms_max: saturated(config.message_timestamp_before_max_ms),
+            timestamp_after_ms_max: saturated(config.message_timestamp_after_max_ms),
             now,
         };
         let valid = records::validate(&records, &rules)?;
@@ -221,7 +237,7 @@ impl<D: Disk> Partition<D> {
             }
         }
         let bytes = records.len() as u64;
-        let base_offset = self.append(records, frame_bytes, &valid, config.log_append_time, now)?;
+        let base_offset = self.append(records, frame_bytes, &valid, log_append_time, now)?;
         let last_offset = base_offset.plus(i64::from(header.last_offset_delta));
         let record_count = u64::try_from(header.record_count).unwrap_or(0);
         Ok(self.produced(base_offset, last_offset, &config, now, record_count, bytes))
@@ -239,7 +255,7 @@ impl<D: Disk> Partition<D> {
         Produced {
             base_offset,
             last_offset,
-            log_append_time: if config.log_append_time {
+            log_append_time: if is_log_append_time(config) {
                 now
             } else {
                 TimestampMs::NONE
@@ -438,7 +454,7 @@ impl<D: Disk> Partition<D> {
     /// Asks for a flush when `flush.ms` has passed, where `flush.messages` relaxes flushing.
     pub fn flush_if_due(&self, now: TimestampMs) {
         let config = self.config.borrow();
-        let due = i64::try_from(config.flush_ms).unwrap_or(i64::MAX);
+        let due = saturated(config.flush_ms);
         if config.flush_messages > 1 && now.0.saturating_sub(self.flush_asked_at.get().0) >= due {
             self.flush_asked_at.set(now);
             self.log.request_flush();
@@ -523,11 +539,20 @@ async fn prepare_folder<D: Disk>(disk: &D, setup: &PartitionSetup) -> Result<Lea
     }
 }
 
+fn is_log_append_time(config: &TopicConfig) -> bool {
+    config.message_timestamp_type == TimestampType::LogAppendTime
+}
+
+fn saturated(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 fn log_config(config: &TopicConfig) -> LogConfig {
     LogConfig {
-        segment_bytes: config.segment_bytes,
-        segment_ms: config.segment_ms,
+        segment_bytes: u64::from(config.segment_bytes),
+        segment_ms: saturated(config.segment_ms),
         index_interval_bytes: u64::from(config.index_interval_bytes),
+        segment_index_bytes: config.segment_index_bytes as usize,
         flush_messages: config.flush_messages,
         ..LogConfig::default()
     }
