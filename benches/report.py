@@ -357,10 +357,15 @@ class Report:
             running = Broker(self.binary, directory, both)
             try:
                 fill = ["--partitions", "1000", "--batch-bytes", "1", "--batches-per-request", "100"]
-                self.bench(running, "produce", *fill, "--records", "4000")
+                fill += ["--records", "4000"]
+                self.bench(running, "produce", *fill)
                 run = self.idle_run(running)
                 for how, name in ((signal.SIGTERM, "clean"), (signal.SIGKILL, "killed")):
+                    # Every partition has something to close, or to recover.
+                    self.bench(running, "produce", *fill)
+                    begun = time.monotonic()
                     running.stop(how)
+                    run[f"stop_seconds_{name}"] = time.monotonic() - begun
                     running = Broker(self.binary, directory, both)
                     run[f"start_seconds_{name}"] = running.start_seconds
                 runs.append(run)
@@ -380,6 +385,8 @@ class Report:
         self.row(f"idle, {what}, resident MB", spread(resident, 0), "< 200", met)
         met = statistics.median(cpu) < 1
         self.row(f"idle, {what}, % of one core", spread(cpu, 2), "< 1", met)
+        stop = [run["stop_seconds_clean"] for run in runs]
+        self.row(f"clean stop, {what}, s", spread(stop, 2))
         met = statistics.median(clean) < 2
         self.row(f"start, {what}, after a clean stop, s", spread(clean, 2), "< 2", met)
         met = statistics.median(killed) < 2
