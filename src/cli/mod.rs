@@ -69,9 +69,12 @@ fn bad_command_line(error: clap::Error) -> Failure {
         error.exit();
     }
     let rendered = error.to_string();
-    let reason = rendered.lines().next().unwrap_or_default();
-    let reason = reason.trim_start_matches("error: ");
-    Failure::usage(format!(
-        "{reason}; `ringmain --help` and `ringmain COMMAND --help` list what there is"
-    ))
+    let mut lines = rendered.lines();
+    let reason = lines
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
+    let tip = lines.find_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tip.unwrap_or("`ringmain --help` and `ringmain COMMAND --help` list what there is");
+    Failure::usage(format!("{reason}; {tip}"))
 }
