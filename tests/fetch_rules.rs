@@ -336,6 +336,29 @@ fn a_session_answers_only_what_changed() {
     assert!(begins_anew || outcome == (0, session), "{outcome:?}");
 }
 
+/// What a client does after it lost its connection: it names its old session and begins anew.
+#[test]
+fn a_first_fetch_that_names_an_old_session_opens_a_new_one() {
+    let broker = Broker::start();
+    let mut wire = broker.wire();
+    let topic = three_batches(&mut wire, "session-again");
+    let mut open = in_session(0, 0);
+    open.topics = vec![fetch_topic(&topic, &[(0, 0)])];
+    let session = wire.call(FETCH_BY_NAME, &open).session_id;
+    for old in [session, 123_456_789] {
+        let mut again = in_session(old, 0);
+        again.topics = vec![fetch_topic(&topic, &[(0, 3)])];
+        let mut other = broker.wire();
+        let response = other.call(FETCH_BY_NAME, &again);
+        assert_eq!(response.error_code, 0);
+        assert!(![0, old].contains(&response.session_id), "a new session");
+        assert_eq!(
+            batches(&response.responses[0].partitions[0])[0].base_offset,
+            3
+        );
+    }
+}
+
 #[test]
 fn wrong_session_ids_and_epochs_have_their_errors() {
     let broker = Broker::start();
