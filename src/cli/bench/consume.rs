@@ -20,11 +20,11 @@ use super::load::{Goal, Load, drive};
 use super::meter::find_listener;
 use super::produce::{seconds, share_partitions};
 use super::report::{Report, new_histogram};
-use super::request::CLIENT_ID;
+use super::request::connect_options;
 use super::units::{parse_bytes, show_bytes};
+use crate::client::Client;
 use crate::client::error::io_reason;
 use crate::client::topics::{EARLIEST, LATEST};
-use crate::client::{Client, ConnectOptions};
 
 /// What a response may be beyond the bytes asked for: its headers, and a first batch that is
 /// larger than what was asked for, which brokers send whole (KIP-74).
@@ -104,10 +104,7 @@ pub fn run(args: &ConsumeArgs) -> Result<Report, String> {
 }
 
 fn connect(args: &ConsumeArgs) -> Result<Vec<Reader>, String> {
-    let options = ConnectOptions {
-        client_id: CLIENT_ID.to_owned(),
-        ..ConnectOptions::default()
-    };
+    let options = connect_options();
     let name = &args.target.topic;
     let open =
         |address: &str| Client::connect(address, &options).map_err(|error| error.to_string());

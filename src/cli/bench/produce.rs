@@ -11,11 +11,11 @@ use super::TargetArgs;
 use super::load::{Goal, drive};
 use super::meter::find_listener;
 use super::report::{Report, new_histogram};
-use super::request::{CLIENT_ID, PRODUCE_VERSIONS, ProduceRequest, ProduceShape};
+use super::request::{PRODUCE_VERSIONS, ProduceRequest, ProduceShape, connect_options};
 use super::sender::{Pace, Sender};
 use super::units::{parse_bytes, show_bytes};
 use crate::base::TimestampMs;
-use crate::client::{Client, ConnectOptions, TopicInfo};
+use crate::client::{Client, TopicInfo};
 use crate::protocol::batch::Compression;
 use crate::protocol::builder::BatchBuilder;
 
@@ -232,10 +232,7 @@ fn connect(
     request_records: u64,
     pace: Option<Duration>,
 ) -> Result<Vec<Sender>, String> {
-    let options = ConnectOptions {
-        client_id: CLIENT_ID.to_owned(),
-        ..ConnectOptions::default()
-    };
+    let options = connect_options();
     let name = &args.target.topic;
     let mut client =
         Client::connect(&args.target.bootstrap, &options).map_err(|error| error.to_string())?;

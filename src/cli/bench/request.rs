@@ -2,10 +2,12 @@
 
 use std::io::{self, IoSlice, Write};
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::ApiKey;
 
+use crate::client::ConnectOptions;
 use crate::client::error::error_name;
 use crate::protocol::frame::patch_length;
 use crate::protocol::wire::{Reader, WireError, Writer};
@@ -14,7 +16,19 @@ use crate::protocol::wire::{Reader, WireError, Writer};
 pub const PRODUCE_VERSIONS: (i16, i16) = (3, 12);
 
 /// What the broker shows of us.
-pub const CLIENT_ID: &str = "ringmain-bench";
+const CLIENT_ID: &str = "ringmain-bench";
+
+/// The longest wait for a connection or an ordinary answer: a topic of thousands of partitions
+/// takes a busy broker more than the client's own default.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How the load generator connects.
+pub fn connect_options() -> ConnectOptions {
+    ConnectOptions {
+        timeout: CONNECT_TIMEOUT,
+        client_id: CLIENT_ID.to_owned(),
+    }
+}
 
 /// Where the correlation id lies: behind length, key and version.
 const CORRELATION_ID: Range<usize> = 8..12;
