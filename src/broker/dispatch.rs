@@ -31,9 +31,11 @@ impl Service<<ShardDisk as Disk>::File> for BrokerService {
             Ok(header) => header,
             Err(error) => return close(format!("a malformed request header: {error}")),
         };
-        self.0.shard().metrics().count_request(header.api_key);
+        let api_key = header.api_key;
+        self.0.shard().metrics().count_request(api_key);
         let started = self.start_parsed(header, frame).await;
         if let Started::Done(Outcome::Close(reason)) = &started {
+            self.0.shard().metrics().count_error(api_key);
             warn!(peer = %context.peer, reason, "closing a connection");
         }
         started

@@ -268,8 +268,10 @@ impl ControlThread {
         let runtime = runtime.expect("the kernel gives the control thread an epoll instance");
         runtime.block_on(async {
             let stop = self.shards.clone();
+            let stopping = self.state.clone();
             tokio::spawn(async move {
                 wait_for_signal().await;
+                stopping.set_stopping();
                 info!("stopping: flushing and closing all partitions");
                 stop.stop().await;
             });

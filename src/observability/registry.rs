@@ -72,7 +72,7 @@ type Read = fn(&ShardMetrics) -> u64;
 type ReadPerApi = fn(&ShardMetrics) -> Vec<(Option<i16>, u64)>;
 
 /// Name (a counter's gets `_total`), help, how to read it.
-const COUNTERS: [(&str, &str, Read); 13] = [
+const COUNTERS: [(&str, &str, Read); 11] = [
     ("received_bytes", "Bytes of requests received", |m| {
         m.received_bytes.get()
     }),
@@ -85,11 +85,6 @@ const COUNTERS: [(&str, &str, Read); 13] = [
     ("connections_closed", "Connections ended", |m| {
         m.connections_closed.get()
     }),
-    (
-        "connections_rejected",
-        "Connections closed at once, being beyond a limit",
-        |m| m.connections_rejected.get(),
-    ),
     ("appended_records", "Records accepted from producers", |m| {
         m.appended_records.get()
     }),
@@ -108,13 +103,10 @@ const COUNTERS: [(&str, &str, Read); 13] = [
         "Bytes of record batches served from files",
         |m| m.fetched_file_bytes.get(),
     ),
-    ("flushes", "Flushes of logs (fdatasync)", |m| {
-        m.flushes.get()
-    }),
     (
-        "flushed_batches",
-        "Record batches made durable by flushes",
-        |m| m.flushed_batches.get(),
+        "commits",
+        "Groups of batches committed, each with one flush of its partition",
+        |m| m.commits.get(),
     ),
     ("heartbeats", "Heartbeats of the core's executor", |m| {
         m.heartbeats.get()

@@ -27,13 +27,11 @@ pub struct ShardMetrics {
     pub(super) sent_bytes: Count,
     pub(super) connections_opened: Count,
     pub(super) connections_closed: Count,
-    pub(super) connections_rejected: Count,
     pub(super) appended_records: Count,
     pub(super) appended_bytes: Count,
     pub(super) fetched_memory_bytes: Count,
     pub(super) fetched_file_bytes: Count,
-    pub(super) flushes: Count,
-    pub(super) flushed_batches: Count,
+    pub(super) commits: Count,
     pub(super) heartbeats: Count,
     pub(super) heartbeat_late_ns: Count,
     pub(super) heartbeat_late_ns_max: Count,
@@ -55,13 +53,11 @@ impl ShardMetrics {
             sent_bytes: Count::default(),
             connections_opened: Count::default(),
             connections_closed: Count::default(),
-            connections_rejected: Count::default(),
             appended_records: Count::default(),
             appended_bytes: Count::default(),
             fetched_memory_bytes: Count::default(),
             fetched_file_bytes: Count::default(),
-            flushes: Count::default(),
-            flushed_batches: Count::default(),
+            commits: Count::default(),
             heartbeats: Count::default(),
             heartbeat_late_ns: Count::default(),
             heartbeat_late_ns_max: Count::default(),
@@ -109,21 +105,15 @@ impl ShardMetrics {
         self.connections_closed.add(1);
     }
 
-    /// A connection beyond a limit, closed before its first request.
-    pub fn rejected_connection(&self) {
-        self.connections_rejected.add(1);
-    }
-
     /// Bytes of batches given to consumers, by where they came from.
     pub fn count_fetch(&self, memory_bytes: u64, file_bytes: u64) {
         self.fetched_memory_bytes.add(memory_bytes);
         self.fetched_file_bytes.add(file_bytes);
     }
 
-    /// A flush of a log (fdatasync), and the batches that it made durable together.
-    pub fn count_flush(&self, batches: u64) {
-        self.flushes.add(1);
-        self.flushed_batches.add(batches);
+    /// A group of batches of one partition became committed, with one flush.
+    pub fn count_commit(&self) {
+        self.commits.add(1);
     }
 
     /// Requests of other shards that wait.
@@ -284,7 +274,6 @@ mod tests {
         metrics.connection_opened();
         metrics.connection_opened();
         metrics.connection_closed();
-        metrics.rejected_connection();
         assert_eq!(metrics.open_connections(), 1);
     }
 }

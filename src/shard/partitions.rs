@@ -30,6 +30,7 @@ enum Slot {
     /// With what the last checkpoint said of it: it stays in every later one, so that recovery
     /// keeps knowing what was acknowledged.
     Offline {
+        name: String,
         reason: String,
         checkpoint: Option<PartitionCheckpoint>,
     },
@@ -182,6 +183,8 @@ impl Partitions {
                     retire(disk, &partition, key).await;
                     drop(turn);
                 }));
+            } else if let Some(Slot::Offline { name, .. }) = slot {
+                self.0.metrics.partition_not_offline(&name);
             }
         }
         for retirement in retirements {
@@ -234,6 +237,7 @@ impl Partitions {
             key,
             watchers: Rc::clone(&self.0.watchers),
             router: Rc::clone(&self.0.router),
+            metrics: Arc::clone(&self.0.metrics),
         };
         let setup = PartitionSetup {
             dir: dir.clone(),
@@ -250,10 +254,10 @@ impl Partitions {
             Ok(partition) => Slot::Online(Rc::new(partition)),
             Err(reason) => {
                 error!(%reason, dir = %dir.display(), "a partition is offline");
-                self.0
-                    .metrics
-                    .partition_offline(&format!("{}-{}", topic.name, key.partition), &reason);
+                let name = format!("{}-{}", topic.name, key.partition);
+                self.0.metrics.partition_offline(&name, &reason);
                 Slot::Offline {
+                    name,
                     reason,
                     checkpoint: known,
                 }
@@ -353,8 +357,12 @@ impl Partitions {
         checkpoint::write(disk, data_dir, shard, &checkpoint).await
     }
 
-    /// What is due now and then: flushes that were postponed, writes that had no space.
+    /// What is due now and then: flushes that were postponed, writes that had no space, gauges.
     pub fn tick(&self, now: TimestampMs) {
+        let router = &self.0.router;
+        let metrics = &self.0.metrics;
+        metrics.set_mailbox_depth(router.address(router.shard()).depth() as u64);
+        metrics.set_parked_fetches(router.parked_count() as u64);
         for (_, partition) in self.online() {
             partition.flush_if_due(now);
             partition.retry_writes();
@@ -454,10 +462,12 @@ struct CommitListener {
     key: PartitionKey,
     watchers: Watchers,
     router: Rc<Router>,
+    metrics: Arc<ShardMetrics>,
 }
 
 impl CommitListener {
     fn wake_all(&self) {
+        self.metrics.count_commit();
         let waiting = {
             let mut watchers = self.watchers.borrow_mut();
             if watchers.is_empty() {
