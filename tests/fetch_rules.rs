@@ -327,10 +327,36 @@ fn a_session_answers_only_what_changed() {
     let response = wire.call(FETCH_BY_NAME, &forget);
     assert_eq!(answered(&response), [(topic.clone(), 2)]);
 
-    // A session of one connection can be used from another.
+    // From another connection the session goes on, or is not known there: it lives on the core of
+    // its connection, and clients begin a new one then.
     let mut other = broker.wire();
     let response = other.call(FETCH_BY_NAME, &in_session(session, 5));
-    assert_eq!((response.error_code, response.session_id), (0, session));
+    let outcome = (response.error_code, response.session_id);
+    let begins_anew = !broker.is_foreign() && outcome == (code::FETCH_SESSION_ID_NOT_FOUND, 0);
+    assert!(begins_anew || outcome == (0, session), "{outcome:?}");
+}
+
+/// What a client does after it lost its connection: it names its old session and begins anew.
+#[test]
+fn a_first_fetch_that_names_an_old_session_opens_a_new_one() {
+    let broker = Broker::start();
+    let mut wire = broker.wire();
+    let topic = three_batches(&mut wire, "session-again");
+    let mut open = in_session(0, 0);
+    open.topics = vec![fetch_topic(&topic, &[(0, 0)])];
+    let session = wire.call(FETCH_BY_NAME, &open).session_id;
+    for old in [session, 123_456_789] {
+        let mut again = in_session(old, 0);
+        again.topics = vec![fetch_topic(&topic, &[(0, 3)])];
+        let mut other = broker.wire();
+        let response = other.call(FETCH_BY_NAME, &again);
+        assert_eq!(response.error_code, 0);
+        assert!(![0, old].contains(&response.session_id), "a new session");
+        assert_eq!(
+            batches(&response.responses[0].partitions[0])[0].base_offset,
+            3
+        );
+    }
 }
 
 #[test]

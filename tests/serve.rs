@@ -515,7 +515,7 @@ fn data_goes_where_the_command_line_says() {
     let home = temp_dir();
     let data = home.path().join("deep/er/data");
     fs::create_dir_all(data.parent().unwrap()).unwrap();
-    let broker = Settings::default().data_dir(&data).start();
+    let mut broker = Settings::default().data_dir(&data).start();
     let topic = unique_topic("where");
     let mut wire = broker.wire();
     create_topic(&mut wire, &topic, 1);
@@ -524,8 +524,9 @@ fn data_goes_where_the_command_line_says() {
     let partition = data.join(format!("{topic}-0"));
     let exists = |name: &str| assert!(Path::new(&partition).join(name).exists(), "{name}");
     exists("00000000000000000000.log");
-    exists("00000000000000000000.index");
-    exists("00000000000000000000.timeindex");
     exists("leader-epoch-checkpoint");
     exists("partition.metadata");
+    broker.stop(); // writes the indexes of the last segment
+    exists("00000000000000000000.index");
+    exists("00000000000000000000.timeindex");
 }

@@ -48,10 +48,12 @@ impl Failure {
 
 /// Runs the command that the process was called with.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Serve(args) => serve::run(args),
-        Command::Bench(args) => bench::run(args).map_err(Failure::run),
-    };
+    let result = Cli::try_parse()
+        .map_err(bad_command_line)
+        .and_then(|cli| match cli.command {
+            Command::Serve(args) => serve::run(args),
+            Command::Bench(args) => bench::run(args).map_err(Failure::run),
+        });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -59,4 +61,20 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// One line of what clap says in several; help and version are printed as they are.
+fn bad_command_line(error: clap::Error) -> Failure {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let rendered = error.to_string();
+    let mut lines = rendered.lines();
+    let reason = lines
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ");
+    let tip = lines.find_map(|line| line.trim().strip_prefix("tip: "));
+    let tip = tip.unwrap_or("`ringmain --help` and `ringmain COMMAND --help` list what there is");
+    Failure::usage(format!("{reason}; {tip}"))
 }

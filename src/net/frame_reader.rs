@@ -139,6 +139,9 @@ impl FrameReader {
                 return Err(FrameError::ClosedInFrame);
             }
         }
+        // After a large frame comes another, mostly: its start is copied, so little of it should be
+        // read along with its length.
+        self.read_bytes = SOCKET_READ_BYTES_MIN;
         Ok(Frame {
             bytes,
             allocation_bytes: len,
