@@ -251,7 +251,8 @@ class Report:
         wanted = self.options.repeats
         every, quiet = [], []
         while len(quiet) < wanted and len(every) < 2 * wanted:
-            progress(f"{name}: pair {len(quiet) + 1} of {wanted}")
+            disturbed = len(every) - len(quiet)
+            progress(f"{name}: {len(quiet)} of {wanted} pairs, {disturbed} disturbed")
             pair = (limit(), measure())
             every.append(pair)
             if all(is_quiet(run) for run in pair):
@@ -499,7 +500,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=parent) as directory:
         report = Report(options, Path(directory), binary)
         for part in options.only:
-            getattr(report, part)()
+            try:
+                getattr(report, part)()
+            except Failed as failure:
+                # What the other parts found is worth having.
+                report.notes.append(f"{part}: {failure}")
+                report.missed.append(part)
     print(markdown(report, machine))
     if options.json:
         raw = {"environment": machine, "options": vars(options), "runs": report.raw}
