@@ -18,6 +18,7 @@ use crate::cluster::MetadataImage;
 use crate::config::BrokerConfig;
 use crate::io::disk::Disk;
 use crate::io::executor::{self, Beat, ExecutorError, ExecutorHandle, ExecutorSettings, Task};
+use crate::io::local::Semaphore;
 use crate::io::real_disk::RealDisk;
 use crate::io::socket::{BoundListener, Listener, Socket};
 use crate::net::{FrameError, Service, serve_connection};
@@ -216,6 +217,7 @@ impl ShardSeed {
             config,
             listener: Some(self.listener),
             background: Vec::new(),
+            image_turn: Semaphore::new(1),
         };
         host.take_requests(self.inbox.requests).await;
         host.stop().await;
@@ -242,6 +244,8 @@ struct Host<S> {
     connections: Rc<Connections<S>>,
     listener: Option<BoundListener>,
     background: Vec<Task<()>>,
+    /// One image is applied at a time; the shard ends only between two.
+    image_turn: Semaphore,
 }
 
 impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
@@ -264,7 +268,9 @@ impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
                 }
                 Request::Image { image, applied } => {
                     let shard = Rc::clone(&self.shard);
+                    let turn = self.image_turn.acquire(1);
                     executor::spawn_local(async move {
+                        let _turn = turn.await;
                         shard.apply_image(image).await;
                         let _ = applied.send_async(shard.id()).await;
                     })
@@ -295,6 +301,7 @@ impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
             task.cancel().await;
         }
         self.connections.close_all();
+        let _turn = self.image_turn.acquire(1).await;
         if let Err(error) = self.shard.partitions().close().await {
             warn!(%error, "cannot write the last checkpoint; the next start will scan more");
         }
