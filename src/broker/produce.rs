@@ -4,7 +4,8 @@ use super::dispatch::{BrokerOutcome, BrokerStarted};
 use super::errors::{ResponseError, partition_code};
 use super::{Broker, find_topic, key_of};
 use crate::base::{Offset, TimestampMs};
-use crate::io::local::Permit;
+use crate::io::executor;
+use crate::io::local::oneshot;
 use crate::net::{Frame, Outcome, Reply, Started};
 use crate::partition::{PartitionError, Produced};
 use crate::protocol::frame::RequestHeader;
@@ -49,7 +50,6 @@ pub async fn produce(broker: &Broker, header: RequestHeader, frame: Frame) -> Br
                         records: partition.records,
                         frame_bytes: allocation_bytes,
                         produce_version: header.api_version,
-                        acknowledged: wants_reply,
                         requires_all: request.acks == -1,
                     });
                     Verdict::Asked
@@ -64,13 +64,24 @@ pub async fn produce(broker: &Broker, header: RequestHeader, frame: Frame) -> Br
         _ => None,
     };
     let scattered = scatter(broker.shard(), items, |item| item.key, Call::Produce, open).await;
-    Started::Pending(Box::pin(finish(
-        header,
-        slots,
-        scattered,
-        permits,
-        wants_reply,
-    )))
+    let finishing = finish(header, slots, scattered, wants_reply);
+    if permits.is_empty() {
+        return Started::Pending(Box::pin(finishing));
+    }
+    // The request's share of the memory is given back when its records are committed, acks=0 or
+    // not, and even if the connection has gone by then.
+    let (sender, receiver) = oneshot();
+    executor::spawn_local(async move {
+        let outcome = finishing.await;
+        drop(permits);
+        // The connection may have gone: then nobody needs the outcome.
+        let _ = sender.send(outcome);
+    })
+    .detach();
+    let abandoned = |_| Outcome::Close("the broker is stopping".to_owned());
+    Started::Pending(Box::pin(
+        async move { receiver.await.unwrap_or_else(abandoned) },
+    ))
 }
 
 /// What was decided for a partition before its owner was asked.
@@ -97,17 +108,14 @@ fn unknown_code(topic: &TopicRef) -> ResponseError {
     }
 }
 
-/// Waits for the commits and writes the response. `permits` are the request's share of the memory
-/// for requests, given back when its records are committed.
+/// Waits for the commits and writes the response.
 async fn finish(
     header: RequestHeader,
     slots: Vec<(TopicRef, Vec<(i32, Verdict)>)>,
     scattered: Scattered<Produced>,
-    permits: Vec<Permit>,
     wants_reply: bool,
 ) -> BrokerOutcome {
     let mut answers = scattered.gather().await.into_iter();
-    drop(permits);
     let topics: Vec<ProduceTopicResponse> = slots
         .into_iter()
         .map(|(topic, partitions)| ProduceTopicResponse {

@@ -168,7 +168,7 @@ impl Shard {
                     partition.produce(item.records, item.frame_bytes, item.produce_version, now)?;
                 self.metrics
                     .count_append(produced.record_count, produced.bytes);
-                Ok((item.acknowledged.then_some(partition), produced))
+                Ok((partition, produced))
             });
             appended.push(result);
         }
@@ -177,11 +177,10 @@ impl Shard {
                 Vec::with_capacity(appended.len());
             for result in appended {
                 answers.push(match result {
-                    Ok((Some(partition), produced)) => {
+                    Ok((partition, produced)) => {
                         let end = produced.last_offset.next();
                         partition.wait_committed(end).await.map(|()| produced)
                     }
-                    Ok((None, produced)) => Ok(produced),
                     Err(error) => Err(error),
                 });
             }

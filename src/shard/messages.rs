@@ -61,8 +61,6 @@ pub struct ProduceItem {
     /// The size of the allocation that `records` is a part of, in bytes.
     pub frame_bytes: usize,
     pub produce_version: i16,
-    /// Whether the answer waits for the commit (acks=0 asks for none).
-    pub acknowledged: bool,
     /// Whether all replicas in sync must have the records, and be enough (acks=all).
     pub requires_all: bool,
 }
