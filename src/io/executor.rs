@@ -32,10 +32,10 @@ const RING_DEPTH: usize = 256;
 /// the heartbeat repairs more likely.
 const PREEMPT_PERIOD: Duration = Duration::from_millis(10);
 
-/// How long an idle executor polls before it sleeps: not at all. 50 us would halve the round trip
-/// between idle cores, but add half as much again to the heartbeat's cost, and in produce runs of
-/// 256 KiB batches no difference showed.
-const SPIN_BEFORE_PARK: Duration = Duration::ZERO;
+/// How long an idle executor polls before it sleeps. 50 us halve the round trip between cores;
+/// 1 ms would burn the core wherever timers tick. Without any, the mailbox test under contention
+/// hung in some runs although the heart beat.
+const SPIN_BEFORE_PARK: Duration = Duration::from_micros(50);
 
 /// What an executor needs to be told.
 #[derive(Default)]
