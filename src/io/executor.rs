@@ -15,7 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use glommio::{BuilderErrorKind, GlommioError, LocalExecutorBuilder, Placement};
+use glommio::{BuilderErrorKind, GlommioError, Latency, LocalExecutorBuilder, Placement, Shares};
 
 #[cfg(test)]
 mod tests;
@@ -32,9 +32,13 @@ const RING_DEPTH: usize = 256;
 /// the heartbeat repairs more likely.
 const PREEMPT_PERIOD: Duration = Duration::from_millis(10);
 
+/// The same for the first task of an executor, which starts the heartbeat: until that has run once,
+/// nothing would end an early park. Only a thread that is kept from its core for so long between
+/// two instructions could meet one.
+const FIRST_PREEMPT_PERIOD: Duration = Duration::from_secs(10);
+
 /// How long an idle executor polls before it sleeps. 50 us halve the round trip between cores;
-/// 1 ms would burn the core wherever timers tick. Without any, the mailbox test under contention
-/// hung in some runs although the heart beat.
+/// 1 ms would burn the core wherever timers tick.
 const SPIN_BEFORE_PARK: Duration = Duration::from_micros(50);
 
 /// What an executor needs to be told.
@@ -148,22 +152,37 @@ where
         first_file,
         on_heartbeat,
     } = settings;
+    let name_inside = name.clone();
     let thread = LocalExecutorBuilder::new(Placement::Fixed(core))
         .name(&name)
         .io_memory(IO_MEMORY_BYTES)
         .ring_depth(RING_DEPTH)
-        .preempt_timer(preempt_period)
+        .preempt_timer(FIRST_PREEMPT_PERIOD)
         .spin_before_park(SPIN_BEFORE_PARK)
         .spawn(move || async move {
-            if let Some(path) = first_file {
-                open_first(path).await?;
+            // Tasks inherit the queue of the task that starts them.
+            let queue = glommio::executor().create_task_queue(
+                Shares::default(),
+                Latency::Matters(preempt_period),
+                "work",
+            );
+            let work = async move {
+                if with_heartbeat {
+                    // It beats until the executor is gone: even its last step may park early.
+                    spawn_local(beat(on_heartbeat)).detach();
+                }
+                if let Some(path) = first_file {
+                    open_first(path).await?;
+                }
+                Ok(make().await)
+            };
+            match glommio::spawn_local_into(work, queue) {
+                Ok(work) => work.await,
+                Err(error) => Err(ExecutorError::Failed {
+                    name: name_inside,
+                    reason: error.to_string(),
+                }),
             }
-            let heartbeat = with_heartbeat.then(|| spawn_local(beat(on_heartbeat)));
-            let output = make().await;
-            if let Some(heartbeat) = heartbeat {
-                heartbeat.cancel().await;
-            }
-            Ok(output)
         })
         .map_err(|error| ExecutorError::Spawn {
             name: name.clone(),
