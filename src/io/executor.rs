@@ -8,10 +8,12 @@
 //! Executors are made once per process: each life of one leaks an eventfd.
 #![allow(unsafe_code)] // one clock_gettime
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -53,8 +55,10 @@ pub struct ExecutorSettings {
     /// empty file teaches it wrongly, and every later direct operation would burn the core.
     pub first_file: Option<PathBuf>,
     /// Told after each heartbeat, on the executor's thread.
-    pub on_heartbeat: Option<Box<dyn FnMut(Beat) + Send>>,
+    pub on_heartbeat: Option<OnHeartbeat>,
 }
+
+type OnHeartbeat = Box<dyn FnMut(Beat) + Send>;
 
 /// One heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,14 +171,17 @@ where
                 "work",
             );
             let work = async move {
+                let on_heartbeat = Rc::new(RefCell::new(on_heartbeat));
                 if with_heartbeat {
                     // It beats until the executor is gone: even its last step may park early.
-                    spawn_local(beat(on_heartbeat)).detach();
+                    spawn_local(beat(Rc::clone(&on_heartbeat))).detach();
                 }
                 if let Some(path) = first_file {
                     open_first(path).await?;
                 }
-                Ok(make().await)
+                let output = make().await;
+                on_heartbeat.take();
+                Ok(output)
             };
             match glommio::spawn_local_into(work, queue) {
                 Ok(work) => work.await,
@@ -271,7 +278,7 @@ impl HeartbeatPace {
     }
 }
 
-async fn beat(mut on_heartbeat: Option<Box<dyn FnMut(Beat) + Send>>) {
+async fn beat(on_heartbeat: Rc<RefCell<Option<OnHeartbeat>>>) {
     let mut now = Instant::now();
     let mut pace = HeartbeatPace::new(now);
     loop {
@@ -280,7 +287,7 @@ async fn beat(mut on_heartbeat: Option<Box<dyn FnMut(Beat) + Send>>) {
         sleep(period).await;
         let woken = Instant::now();
         let late_by = woken.duration_since(now).saturating_sub(period);
-        if let Some(report) = &mut on_heartbeat {
+        if let Some(report) = &mut *on_heartbeat.borrow_mut() {
             report(Beat { period, late_by });
         }
         now = woken;
