@@ -105,7 +105,7 @@ impl ProducerEpoch {
 
 /// A topic's identity, which outlives neither deletion nor re-creation under the same name
 /// (KIP-516). Prints as Kafka prints it: 22 characters of URL-safe base64 without padding.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TopicId(pub Uuid);
 
 impl TopicId {

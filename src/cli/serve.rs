@@ -194,9 +194,12 @@ impl Node {
             .map_err(Failure::run)?;
         if shards.wait_ready() {
             register(&self.config, self.kafka, control)?;
-            block_on(shards.handle().start());
-            state.set_ready();
-            announce(&self.config, &self.cores, self.kafka, admin_address);
+            if block_on(shards.handle().start()) {
+                state.set_ready();
+                announce(&self.config, &self.cores, self.kafka, admin_address);
+            } else {
+                block_on(shards.handle().stop());
+            }
         } else {
             drop(control);
             block_on(shards.handle().stop());

@@ -42,6 +42,7 @@ pub struct BrokerConfig {
     pub checkpoint_interval_ms: u64,
 
     /// Budgets of each core.
+    pub commit_log_bytes: u64,
     pub tail_cache_bytes: usize,
     pub network_in_bytes: usize,
 }
@@ -89,6 +90,7 @@ impl BrokerConfig {
             max_request_partition_size_limit: reader.unsigned("max.request.partition.size.limit"),
             producer_id_expiration_ms: reader.integer("producer.id.expiration.ms"),
             checkpoint_interval_ms: reader.unsigned("log.flush.offset.checkpoint.interval.ms"),
+            commit_log_bytes: reader.unsigned("ringmain.commit.log.bytes"),
             tail_cache_bytes: reader.unsigned("ringmain.tail.cache.bytes"),
             network_in_bytes: reader.unsigned("ringmain.network.in.bytes"),
             settings,

@@ -17,23 +17,26 @@ use crate::config::{TimestampType, TopicConfig};
 use crate::io::disk::{Disk, DiskFile, Extent};
 use crate::protocol::batch::{self, BatchHeader};
 use crate::protocol::records::{self, ValidBatch, ValidationRules};
+use crate::storage::commit::format::Entry;
 use crate::storage::partition_files::{
     LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, decode_partition_metadata,
     encode_partition_metadata, replace_file,
 };
 use crate::storage::{
-    AppendBatch, AppendError, BatchView, CoreStorage, Log, LogConfig, LogEvents, LogSetup,
-    OpenError, PartitionCheckpoint, ReadError,
+    AppendBatch, AppendError, BatchView, CoreStorage, Log, LogConfig, LogEvents, LogIdentity,
+    LogSetup, OpenError, PartitionCheckpoint, ReadError,
 };
 
 /// What a partition is opened with.
 pub struct PartitionSetup {
     pub dir: PathBuf,
-    pub topic_id: TopicId,
+    pub identity: LogIdentity,
     pub node: NodeId,
     pub leader_epoch: LeaderEpoch,
     pub config: TopicConfig,
     pub checkpoint: Option<PartitionCheckpoint>,
+    /// What the commit logs hold of it, in order.
+    pub logged: Vec<Entry>,
     /// Called when the high watermark has moved.
     pub on_commit: Box<dyn Fn()>,
     /// Called once when a write or flush failed: the process must end.
@@ -103,6 +106,8 @@ impl<D: Disk> Partition<D> {
         let durable_state = Rc::clone(&state);
         let on_commit = setup.on_commit;
         let log_setup = LogSetup {
+            identity: setup.identity,
+            logged: setup.logged,
             dir: setup.dir.clone(),
             config: log_config(&setup.config),
             checkpoint: setup.checkpoint,
@@ -126,7 +131,7 @@ impl<D: Disk> Partition<D> {
         };
         *state.borrow_mut() = PartitionState::new(setup.node, assignment, range, setup.now);
         let partition = Self {
-            topic_id: setup.topic_id,
+            topic_id: setup.identity.topic_id,
             config: RefCell::new(setup.config),
             state,
             replayed,
@@ -502,11 +507,11 @@ async fn prepare_folder<D: Disk>(disk: &D, setup: &PartitionSetup) -> Result<Lea
     match read(PARTITION_METADATA).await? {
         Some(text) => {
             let found = decode_partition_metadata(&text).map_err(|error| error.to_string())?;
-            if found != setup.topic_id {
+            if found != setup.identity.topic_id {
                 return Err(format!(
                     "{} belongs to topic id {found}, not {}: move it away, it is another topic's data",
                     dir.display(),
-                    setup.topic_id
+                    setup.identity.topic_id
                 ));
             }
         }
@@ -514,7 +519,7 @@ async fn prepare_folder<D: Disk>(disk: &D, setup: &PartitionSetup) -> Result<Lea
             disk.create_dir_all(dir)
                 .await
                 .map_err(|error| cannot("make", error))?;
-            let text = encode_partition_metadata(setup.topic_id);
+            let text = encode_partition_metadata(setup.identity.topic_id);
             replace_file(disk, dir, PARTITION_METADATA, text.as_bytes())
                 .await
                 .map_err(|error| cannot("write into", error))?;

@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    read_number!(read_i8 -> i8, read_i16 -> i16, read_u16 -> u16, read_i32 -> i32, read_u32 -> u32, read_i64 -> i64);
+    read_number!(read_u8 -> u8, read_i8 -> i8, read_i16 -> i16, read_u16 -> u16, read_i32 -> i32, read_u32 -> u32, read_i64 -> i64, read_u64 -> u64);
 
     pub fn read_bool(&mut self) -> Result<bool, WireError> {
         Ok(self.read_i8()? != 0)

@@ -11,7 +11,7 @@ use super::messages::{
     Call, CallReply, EpochQuestion, OffsetQuestion, PartitionKey, PartitionRead, ProduceItem,
     ReadCall,
 };
-use super::partitions::Partitions;
+use super::partitions::{Found, Partitions};
 use crate::base::{Offset, ShardId, TimestampMs};
 use crate::cluster::{MetadataImage, placement};
 use crate::io::executor;
@@ -106,7 +106,7 @@ impl Shard {
 
     /// Acts on a new picture of the cluster. Resolves when requests see the change.
     pub async fn apply_image(&self, image: Arc<MetadataImage>) {
-        self.partitions.apply(&image, None).await;
+        self.partitions.apply(&image, &mut Found::default()).await;
         *self.image.borrow_mut() = image;
     }
 

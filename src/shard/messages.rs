@@ -146,8 +146,9 @@ pub enum Request {
         image: Arc<MetadataImage>,
         applied: flume::Sender<ShardId>,
     },
-    /// All shards are ready: accept connections, write checkpoints.
-    Start,
+    /// All shards are ready: begin a commit log, accept connections, write checkpoints. `started`
+    /// hears when the shard does.
+    Start { started: flume::Sender<ShardId> },
     /// Flush, write a checkpoint and end.
     Stop,
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tracing::{error, info, warn};
 use super::mailbox::Router;
 use super::messages::{Answer, PartitionKey, ShardDisk, Watch, Watcher};
 use crate::base::limits::PARTITIONS_OPENED_AT_A_TIME;
-use crate::base::{Offset, TimestampMs};
+use crate::base::{Offset, ShardId, TimestampMs};
 use crate::cluster::{MetadataImage, TopicImage, placement};
 use crate::config::{BrokerConfig, TopicConfig};
 use crate::io::disk::Disk;
@@ -21,7 +22,11 @@ use crate::io::local::Semaphore;
 use crate::observability::ShardMetrics;
 use crate::partition::{Partition, PartitionError, PartitionSetup};
 use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint, MergedCheckpoint};
-use crate::storage::{CoreStorage, PartitionCheckpoint};
+use crate::storage::commit::format::{Entry, EntryKind, FileHeader};
+use crate::storage::commit::{self, CommitLog, LoggedEntries, replay};
+use crate::storage::names::{FileKind, file_name};
+use crate::storage::partition_files::replace_file;
+use crate::storage::{CoreStorage, LogIdentity, PartitionCheckpoint};
 
 /// A partition of this shard, or why it is not there.
 #[derive(Clone)]
@@ -48,10 +53,62 @@ struct Inner {
     metrics: Arc<ShardMetrics>,
     generation: u64,
     checkpoint_sequence: Cell<u64>,
+    /// Groups of the commit log up to this one are not needed.
+    released_group: Cell<u64>,
     /// One checkpoint is written at a time.
     checkpoint_turn: Semaphore,
     slots: RefCell<HashMap<PartitionKey, Slot>>,
     watchers: Watchers,
+}
+
+/// An ownership is a run's generation and, in so many low bits, the moves of the partition in it.
+const MOVES_BITS: u32 = 16;
+
+/// What a start found on the disk.
+#[derive(Default)]
+pub struct Found {
+    pub checkpoints: MergedCheckpoint,
+    pub logged: LoggedEntries,
+}
+
+impl Found {
+    /// Reads what all cores left for this shard.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and what to do.
+    pub async fn read<D: Disk>(
+        disk: &D,
+        data_dir: &Path,
+        shard: ShardId,
+        shard_count: u16,
+    ) -> Result<Self, String> {
+        let checkpoints = checkpoint::read_all(disk, data_dir)
+            .await
+            .map_err(|error| error.to_string())?;
+        for (file, reason) in &checkpoints.damaged {
+            warn!(file = %file.display(), reason, "ignoring a damaged checkpoint: its partitions are scanned whole");
+        }
+        let is_own =
+            |topic_id, partition| placement::shard_of(topic_id, partition, shard_count) == shard;
+        let logged = replay::read_all(disk, data_dir, &checkpoints, shard, shard_count, is_own)
+            .await
+            .map_err(|error| error.to_string())?;
+        if logged.torn_groups > 0 {
+            info!(
+                groups = logged.torn_groups,
+                "the commit log ends in groups that were never acknowledged"
+            );
+        }
+        Ok(Self {
+            checkpoints,
+            logged,
+        })
+    }
+
+    /// Of the last run.
+    pub fn generation(&self) -> u64 {
+        self.checkpoints.generation.max(self.logged.generation)
+    }
 }
 
 type Watchers = Rc<RefCell<HashMap<PartitionKey, Vec<Watcher>>>>;
@@ -72,6 +129,7 @@ impl Partitions {
             metrics,
             generation,
             checkpoint_sequence: Cell::new(0),
+            released_group: Cell::new(0),
             checkpoint_turn: Semaphore::new(1),
             slots: RefCell::default(),
             watchers: Watchers::default(),
@@ -106,10 +164,10 @@ impl Partitions {
 
     // --- metadata ----------------------------------------------------------------------------
 
-    /// Opens what the image adds here, drops what it lacks, passes settings on. `checkpoints` says
-    /// where recovery begins. Resolves when requests see the result; files of dropped partitions
+    /// Opens what the image adds here, drops what it lacks, passes settings on. `found` is what a
+    /// start found on the disk; what it holds of partitions opened here is taken out. Resolves when requests see the result; files of dropped partitions
     /// are removed in the background.
-    pub async fn apply(&self, image: &MetadataImage, checkpoints: Option<&MergedCheckpoint>) {
+    pub async fn apply(&self, image: &MetadataImage, found: &mut Found) {
         self.follow_settings(image);
         let broker = self.config();
         let mut wanted = HashMap::new();
@@ -136,7 +194,7 @@ impl Partitions {
                 None => missing.push((key, topic, config)),
             }
         }
-        self.open_all(missing, checkpoints).await;
+        self.open_all(missing, found).await;
     }
 
     /// Takes over what was set for the broker while it runs.
@@ -195,21 +253,18 @@ impl Partitions {
     async fn open_all(
         &self,
         missing: Vec<(PartitionKey, Arc<TopicImage>, TopicConfig)>,
-        checkpoints: Option<&MergedCheckpoint>,
+        found: &mut Found,
     ) {
         let turns = Semaphore::new(PARTITIONS_OPENED_AT_A_TIME);
         let mut openings = Vec::with_capacity(missing.len());
         for (key, topic, config) in missing {
             let turn = turns.acquire(1).await;
-            let checkpoint = checkpoints.and_then(|merged| {
-                merged
-                    .partitions
-                    .get(&(key.topic_id, key.partition))
-                    .cloned()
-            });
+            let id = (key.topic_id, key.partition);
+            let checkpoint = found.checkpoints.partitions.get(&id).cloned();
+            let logged = found.logged.partitions.remove(&id).unwrap_or_default();
             let this = self.clone();
             openings.push(executor::spawn_local(async move {
-                this.open(key, &topic, config, checkpoint).await;
+                this.open(key, &topic, config, checkpoint, logged).await;
                 drop(turn);
             }));
         }
@@ -224,6 +279,7 @@ impl Partitions {
         topic: &TopicImage,
         config: TopicConfig,
         checkpoint: Option<PartitionCheckpoint>,
+        logged: Vec<Entry>,
     ) {
         let Some(image) = topic.partition(key.partition) else {
             return;
@@ -241,11 +297,16 @@ impl Partitions {
         };
         let setup = PartitionSetup {
             dir: dir.clone(),
-            topic_id: key.topic_id,
+            identity: LogIdentity {
+                topic_id: key.topic_id,
+                partition: key.partition,
+                ownership: self.0.generation << MOVES_BITS,
+            },
             node: broker.node_id,
             leader_epoch: image.leader_epoch,
             config,
             checkpoint,
+            logged,
             on_commit: Box::new(move || listener.wake_all()),
             on_failed: Box::new(super::end_process),
             now: TimestampMs::now(),
@@ -264,6 +325,90 @@ impl Partitions {
             }
         };
         self.0.slots.borrow_mut().insert(key, slot);
+    }
+
+    // --- the commit log ---------------------------------------------------------------------
+
+    /// Writes a checkpoint and begins a commit log of this run. To be called when all shards have
+    /// opened their partitions: what former commit logs held is in flushed segments then.
+    ///
+    /// # Errors
+    /// The device failed or is full.
+    pub async fn start_commit_log(&self) -> io::Result<()> {
+        self.write_checkpoint().await?;
+        let storage = &self.0.storage;
+        let shard = self.0.router.shard();
+        let shard_count = self.0.router.shard_count();
+        let config = self.config();
+        let this = self.clone();
+        let before_reuse = Box::new(move |released_group| -> commit::log::LocalResult<()> {
+            let this = this.clone();
+            this.0.released_group.set(released_group);
+            Box::pin(async move { this.write_checkpoint().await })
+        });
+        let commit_log = CommitLog::start(
+            &storage.disk,
+            storage.spawn.clone(),
+            &checkpoint::core_dir(&config.data_dir, shard),
+            self.file_header(0),
+            config.commit_log_bytes,
+            before_reuse,
+        )
+        .await?;
+        storage.set_commit_log(commit_log);
+        if shard == ShardId(0) {
+            checkpoint::remove_others(&storage.disk, &config.data_dir, shard_count.into()).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts aside what the commit logs hold of topics that the metadata does not know and whose
+    /// deletion they do not tell: it is not ours to drop. A partition's batches become a segment
+    /// that Kafka's tools read.
+    ///
+    /// # Errors
+    /// One line that says what could not be written.
+    pub async fn quarantine(&self, logged: LoggedEntries) -> Result<(), String> {
+        let disk = &self.0.storage.disk;
+        let data_dir = &self.config().data_dir;
+        for ((topic_id, partition), entries) in logged.partitions {
+            let mut bytes = Vec::new();
+            for entry in &entries {
+                if let EntryKind::Inline(batches) = &entry.kind {
+                    bytes.extend_from_slice(batches);
+                }
+            }
+            if bytes.is_empty() {
+                continue;
+            }
+            let name = format!("unknown-{partition}.{}-stray", topic_id.0.simple());
+            let dir = data_dir.join(name);
+            let first = entries
+                .first()
+                .map_or(Offset::ZERO, |entry| entry.place.segment_base);
+            let written = async {
+                disk.create_dir_all(&dir).await?;
+                replace_file(disk, &dir, &file_name(first, FileKind::Log), &bytes).await?;
+                disk.sync_dir(data_dir).await
+            };
+            written.await.map_err(|error: io::Error| {
+                format!(
+                    "cannot put aside the records of an unknown topic in {}: {error}",
+                    dir.display()
+                )
+            })?;
+            warn!(dir = %dir.display(), %topic_id, partition, bytes = bytes.len(),
+                "the commit log holds records of a topic that does not exist; they are put aside, remove them when they are not needed");
+        }
+        Ok(())
+    }
+
+    fn file_header(&self, runs_later: u64) -> FileHeader {
+        FileHeader {
+            generation: self.0.generation + runs_later,
+            shard: self.0.router.shard(),
+            shard_count: self.0.router.shard_count(),
+        }
     }
 
     // --- waiting for data --------------------------------------------------------------------
@@ -352,6 +497,7 @@ impl Partitions {
         let checkpoint = CoreCheckpoint {
             generation: self.0.generation,
             sequence,
+            released_group: self.0.released_group.get(),
             entries,
         };
         checkpoint::write(disk, data_dir, shard, &checkpoint).await
@@ -366,6 +512,9 @@ impl Partitions {
         for (_, partition) in self.online() {
             partition.flush_if_due(now);
             partition.retry_writes();
+        }
+        if let Some(commit_log) = self.0.storage.commit_log() {
+            commit_log.retry();
         }
     }
 
@@ -383,6 +532,9 @@ impl Partitions {
 
     /// Closes all partitions and writes the last checkpoint.
     pub async fn close(&self) -> io::Result<()> {
+        if let Some(commit_log) = self.0.storage.commit_log() {
+            commit_log.stop().await;
+        }
         let _turn = self.0.checkpoint_turn.acquire(1).await;
         let online = self.online();
         let mut entries = self.offline_entries();
@@ -392,20 +544,32 @@ impl Partitions {
         for (key, partition) in online {
             let turn = turns.acquire(1).await;
             closings.push(executor::spawn_local(async move {
-                let state = partition.close().await.unwrap_or_else(|error| {
+                let closed = partition.close().await;
+                let is_closed = closed.is_ok();
+                let state = closed.unwrap_or_else(|error| {
                     warn!(%error, topic_id = %key.topic_id, partition = key.partition,
                         "a partition was not closed cleanly; it is recovered at the next start");
                     partition.last_checkpoint()
                 });
                 drop(turn);
-                (key, state)
+                (key, state, is_closed)
             }));
         }
+        let mut are_all_closed = true;
         for closing in closings {
-            let (key, state) = closing.await;
+            let (key, state, is_closed) = closing.await;
+            are_all_closed &= is_closed;
             entries.push(entry(key, state));
         }
-        self.write_entries(entries).await
+        self.write_entries(entries).await?;
+        if are_all_closed && let Some(commit_log) = self.0.storage.commit_log() {
+            let config = self.config();
+            let dir = checkpoint::core_dir(&config.data_dir, self.0.router.shard());
+            commit_log
+                .close(&self.0.storage.disk, &dir, self.file_header(1))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Keeps the background work going until the task is dropped.

@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::core::Shard;
 use super::mailbox::{Address, Inbox, Router, mailboxes};
 use super::messages::{Answer, Request, ShardDisk};
-use super::partitions::Partitions;
+use super::partitions::{Found, Partitions};
 use crate::base::ShardId;
 use crate::base::limits::{INDEX_CACHE_BYTES, OPEN_SEGMENTS_PER_PROCESS_MAX};
 use crate::cluster::MetadataImage;
@@ -24,7 +24,6 @@ use crate::io::socket::{BoundListener, Listener, Socket};
 use crate::net::{FrameError, Service, serve_connection};
 use crate::observability::ShardMetrics;
 use crate::storage::CoreStorage;
-use crate::storage::checkpoint;
 
 /// What the shards of a process are started with.
 pub struct ShardsSetup {
@@ -66,11 +65,22 @@ impl ShardsHandle {
         while heard.recv_async().await.is_ok() {}
     }
 
-    /// Lets all shards accept connections.
-    pub async fn start(&self) {
+    /// Has all shards accept connections; resolves when they do, or with false when one of them
+    /// ended.
+    pub async fn start(&self) -> bool {
+        let (started, heard) = flume::bounded(self.0.len());
         for address in &self.0 {
-            let _ = address.send_control(Request::Start).await;
+            let request = Request::Start {
+                started: started.clone(),
+            };
+            let _ = address.send_control(request).await;
         }
+        drop(started);
+        let mut count = 0;
+        while heard.recv_async().await.is_ok() {
+            count += 1;
+        }
+        count == self.0.len()
     }
 
     /// Asks all shards to flush and end.
@@ -176,19 +186,14 @@ impl ShardSeed {
     ) -> Result<(), String> {
         let config = Arc::clone(&self.config);
         let disk = RealDisk::probed_elsewhere();
-        let merged = checkpoint::read_all(&disk, &config.data_dir)
-            .await
-            .map_err(|error| error.to_string())?;
-        for (file, reason) in &merged.damaged {
-            warn!(file = %file.display(), reason, "ignoring a damaged checkpoint: its partitions are scanned whole");
-        }
-        let shard_count = self.addresses.len().max(1);
+        let shard_count = u16::try_from(self.addresses.len()).map_err(|error| error.to_string())?;
+        let mut found = Found::read(&disk, &config.data_dir, self.shard, shard_count).await?;
         let storage = CoreStorage::new(
             disk.clone(),
             Rc::new(|task| executor::spawn_local(task).detach()),
             config.tail_cache_bytes,
             INDEX_CACHE_BYTES,
-            OPEN_SEGMENTS_PER_PROCESS_MAX / shard_count,
+            OPEN_SEGMENTS_PER_PROCESS_MAX / usize::from(shard_count.max(1)),
         );
         let router = Rc::new(Router::new(self.shard, self.addresses));
         let partitions = Partitions::new(
@@ -196,10 +201,10 @@ impl ShardSeed {
             Arc::clone(&config),
             Rc::clone(&router),
             Arc::clone(&self.metrics),
-            merged.generation + 1,
+            found.generation() + 1,
         );
-        partitions.apply(&self.image, Some(&merged)).await;
-        drop(merged);
+        partitions.apply(&self.image, &mut found).await;
+        partitions.quarantine(found.logged).await?;
         let shard = Rc::new(Shard::new(
             Rc::clone(&router),
             self.image,
@@ -219,10 +224,10 @@ impl ShardSeed {
             background: Vec::new(),
             image_turn: Semaphore::new(1),
         };
-        host.take_requests(self.inbox.requests).await;
+        let ended = host.take_requests(self.inbox.requests).await;
         host.stop().await;
         answers.cancel().await;
-        Ok(())
+        ended
     }
 }
 
@@ -249,7 +254,7 @@ struct Host<S> {
 }
 
 impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
-    async fn take_requests(&mut self, requests: flume::Receiver<Request>) {
+    async fn take_requests(&mut self, requests: flume::Receiver<Request>) -> Result<(), String> {
         while let Ok(request) = requests.recv_async().await {
             match request {
                 Request::Call {
@@ -276,24 +281,33 @@ impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
                     })
                     .detach();
                 }
-                Request::Start => self.start(),
-                Request::Stop => return,
+                Request::Start { started } => {
+                    self.start().await?;
+                    let _ = started.send_async(self.shard.id()).await;
+                }
+                Request::Stop => return Ok(()),
             }
             executor::yield_if_needed().await;
         }
+        Ok(())
     }
 
-    fn start(&mut self) {
+    async fn start(&mut self) -> Result<(), String> {
+        let partitions = self.shard.partitions().clone();
+        partitions.start_commit_log().await.map_err(|error| {
+            format!(
+                "cannot make the commit log of core {} in {}: {error}; free some space, or make it smaller with ringmain.commit.log.bytes",
+                self.shard.id(),
+                self.config.data_dir.display()
+            )
+        })?;
         if let Some(listener) = self.listener.take() {
             let accept = accept(listener.into_listener(), Rc::clone(&self.connections));
             self.background.push(executor::spawn_local(accept));
         }
-        let upkeep = self
-            .shard
-            .partitions()
-            .clone()
-            .keep_up(Arc::clone(&self.config));
+        let upkeep = partitions.keep_up(Arc::clone(&self.config));
         self.background.push(executor::spawn_local(upkeep));
+        Ok(())
     }
 
     async fn stop(self) {

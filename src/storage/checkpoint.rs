@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! "RMCP"  u32 version  u32 CRC-32C of all that follows
-//! u64 generation  u64 sequence  u32 partitions
+//! u64 generation  u64 sequence  u64 released group of the commit log  u32 partitions
 //! each: topic id (16)  i32 partition  i64 log start  i64 durable offset
-//!       i64 segment base  u64 position  u8 has snapshot
+//!       i64 segment base  u64 position  i64 flushed offset  u8 has snapshot
 //!       with one: i64 offset  u32 length  bytes
 //! ```
 //! Big-endian. A generation is one run of the process; whatever the number of cores, the entry of
@@ -24,7 +24,9 @@ mod tests;
 
 const FILE_NAME: &str = "checkpoint";
 const MAGIC: &[u8; 4] = b"RMCP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// What was durable was all flushed in the segments; readable still.
+const VERSION_WITHOUT_COMMIT_LOG: u32 = 1;
 const FRAME_BYTES: usize = 12;
 
 /// Where a log was known to be good, and from where recovery must look.
@@ -32,11 +34,14 @@ const FRAME_BYTES: usize = 12;
 pub struct PartitionCheckpoint {
     /// Records below it were deleted.
     pub log_start: Offset,
-    /// Records below it are on stable media: damage there is corruption.
+    /// Records below it are on stable media, in the segments or in the commit log: damage there is
+    /// corruption.
     pub durable_offset: Offset,
-    /// The segment in which the durable offset lies, and the bytes of it that are durable.
+    /// The segment that was written, and the bytes of it that were flushed.
     pub segment_base: Offset,
     pub position: FilePosition,
+    /// The offset at that position.
+    pub flushed_offset: Offset,
     /// The derived state at an offset, where it is small enough to be kept here.
     pub snapshot: Option<(Offset, Vec<u8>)>,
 }
@@ -54,6 +59,9 @@ pub struct CheckpointEntry {
 pub struct CoreCheckpoint {
     pub generation: u64,
     pub sequence: u64,
+    /// The groups of this generation's commit log up to this one are needed no more, and their file
+    /// may be in use again.
+    pub released_group: u64,
     pub entries: Vec<CheckpointEntry>,
 }
 
@@ -63,6 +71,8 @@ pub struct MergedCheckpoint {
     /// The greatest generation found: this run takes the next one.
     pub generation: u64,
     pub partitions: HashMap<(TopicId, PartitionIndex), PartitionCheckpoint>,
+    /// By the core's folder: a generation, and the groups of its commit log that are not needed.
+    pub released_groups: HashMap<PathBuf, (u64, u64)>,
     /// Files that were damaged and so ignored, each with its reason; their partitions are scanned
     /// whole.
     pub damaged: Vec<(PathBuf, String)>,
@@ -120,6 +130,8 @@ pub async fn read_all<D: Disk>(
         match CoreCheckpoint::decode(&bytes) {
             Ok(checkpoint) => {
                 merged.generation = merged.generation.max(checkpoint.generation);
+                let released = (checkpoint.generation, checkpoint.released_group);
+                merged.released_groups.insert(dir, released);
                 let age = (checkpoint.generation, checkpoint.sequence);
                 for entry in checkpoint.entries {
                     let key = (entry.topic_id, entry.partition);
@@ -138,25 +150,27 @@ pub async fn read_all<D: Disk>(
     Ok(merged)
 }
 
-/// Removes the files of cores that are not among the first `cores`: to be called when every
-/// partition is in a checkpoint of this run.
+/// Removes the folders of cores that are not among the first `cores`: to be called when every
+/// partition is in a checkpoint of this run, and all that their commit logs hold in its segment.
 pub async fn remove_others<D: Disk>(disk: &D, data_dir: &Path, cores: usize) -> io::Result<()> {
     let kept: Vec<PathBuf> = (0..cores)
         .filter_map(|shard| Some(core_dir(data_dir, ShardId(shard.try_into().ok()?))))
         .collect();
+    let mut removed = false;
     for dir in core_dirs(disk, data_dir).await? {
-        if kept.contains(&dir) {
-            continue;
+        if !kept.contains(&dir) {
+            disk.remove_dir_all(&dir).await?;
+            removed = true;
         }
-        match disk.remove_file(&dir.join(FILE_NAME)).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => disk.sync_dir(&dir).await?,
-        }
+    }
+    if removed {
+        disk.sync_dir(data_dir).await?;
     }
     Ok(())
 }
 
-async fn core_dirs<D: Disk>(disk: &D, data_dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// The folders of all cores that there ever were, in order.
+pub(super) async fn core_dirs<D: Disk>(disk: &D, data_dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut names = disk.list_dir(data_dir).await?;
     names.retain(|name| {
         name.strip_prefix("core-").is_some_and(|number| {
@@ -178,6 +192,7 @@ impl CoreCheckpoint {
         let mut body = Vec::new();
         body.extend_from_slice(&self.generation.to_be_bytes());
         body.extend_from_slice(&self.sequence.to_be_bytes());
+        body.extend_from_slice(&self.released_group.to_be_bytes());
         body.extend_from_slice(&(self.entries.len() as u32).to_be_bytes());
         for entry in &self.entries {
             let state = &entry.state;
@@ -187,6 +202,7 @@ impl CoreCheckpoint {
             body.extend_from_slice(&state.durable_offset.0.to_be_bytes());
             body.extend_from_slice(&state.segment_base.0.to_be_bytes());
             body.extend_from_slice(&state.position.0.to_be_bytes());
+            body.extend_from_slice(&state.flushed_offset.0.to_be_bytes());
             match &state.snapshot {
                 None => body.push(0),
                 Some((offset, bytes)) => {
@@ -213,39 +229,57 @@ impl CoreCheckpoint {
             return Err(damaged("it does not begin with RMCP"));
         }
         let version = u32::from_be_bytes(frame.array().ok_or_else(short)?);
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITHOUT_COMMIT_LOG {
             return Err(DecodeError::Version(version));
         }
         let checksum = u32::from_be_bytes(frame.array().ok_or_else(short)?);
         if checksum != crc32c::crc32c(frame.bytes) {
             return Err(damaged("its checksum does not match"));
         }
-        Self::decode_body(frame).ok_or_else(short)
+        Self::decode_body(frame, version).ok_or_else(short)
     }
 
-    fn decode_body(mut body: Reader<'_>) -> Option<Self> {
+    fn decode_body(mut body: Reader<'_>, version: u32) -> Option<Self> {
         let mut checkpoint = Self {
             generation: u64::from_be_bytes(body.array()?),
             sequence: u64::from_be_bytes(body.array()?),
+            released_group: if version == VERSION_WITHOUT_COMMIT_LOG {
+                0
+            } else {
+                u64::from_be_bytes(body.array()?)
+            },
             entries: Vec::new(),
         };
         let count = u32::from_be_bytes(body.array()?);
         for _ in 0..count {
+            let topic_id = TopicId(uuid::Uuid::from_bytes(body.array()?));
+            let partition = i32::from_be_bytes(body.array()?);
+            let log_start = Offset(i64::from_be_bytes(body.array()?));
+            let durable_offset = Offset(i64::from_be_bytes(body.array()?));
+            let segment_base = Offset(i64::from_be_bytes(body.array()?));
+            let position = FilePosition(u64::from_be_bytes(body.array()?));
+            let flushed_offset = if version == VERSION_WITHOUT_COMMIT_LOG {
+                durable_offset
+            } else {
+                Offset(i64::from_be_bytes(body.array()?))
+            };
+            let snapshot = if body.array::<1>()? == [0] {
+                None
+            } else {
+                let offset = Offset(i64::from_be_bytes(body.array()?));
+                let len = u32::from_be_bytes(body.array()?);
+                Some((offset, body.take(len as usize)?.to_vec()))
+            };
             checkpoint.entries.push(CheckpointEntry {
-                topic_id: TopicId(uuid::Uuid::from_bytes(body.array()?)),
-                partition: i32::from_be_bytes(body.array()?),
+                topic_id,
+                partition,
                 state: PartitionCheckpoint {
-                    log_start: Offset(i64::from_be_bytes(body.array()?)),
-                    durable_offset: Offset(i64::from_be_bytes(body.array()?)),
-                    segment_base: Offset(i64::from_be_bytes(body.array()?)),
-                    position: FilePosition(u64::from_be_bytes(body.array()?)),
-                    snapshot: if body.array::<1>()? == [0] {
-                        None
-                    } else {
-                        let offset = Offset(i64::from_be_bytes(body.array()?));
-                        let len = u32::from_be_bytes(body.array()?);
-                        Some((offset, body.take(len as usize)?.to_vec()))
-                    },
+                    log_start,
+                    durable_offset,
+                    segment_base,
+                    position,
+                    flushed_offset,
+                    snapshot,
                 },
             });
         }

@@ -1,19 +1,27 @@
 //! One partition's log: batches appended at its end, made durable by its writer, read by offset.
 //!
 //! ```text
-//!   log start          durable offset      written            log end
-//!      |                    |                 |                  |
-//!      [== flushed segments ==][= on the device =][= pending in memory =]
-//!                           [------------ tail cache ------------]
+//!   log start      flushed            written        durable        log end
+//!      |              |                  |              |              |
+//!      [== segments, flushed ==][= written =][= pending in memory ========]
+//!                                            [= commit log =][= unlogged =]
+//!                           [--------------- tail cache -----------------]
 //! ```
-//! `log start <= flushed <= written <= log end`. An append places a batch in memory at once; the
-//! writer takes all that is pending, writes it directly, flushes, and then moves the durable
-//! offset, which is what acknowledgements and reads go by.
+//! `log start <= flushed <= written <= log end`. An append places a batch in memory at once, and
+//! then goes one of two ways:
+//! - *inline*: the core's commit log takes the batch, and its flush makes it durable. The writer
+//!   puts it into the segment later, in whole blocks, without a flush of its own.
+//! - *direct*: where much is waiting, the writer puts all that is pending into the segment at once
+//!   and flushes it; the commit log takes a reference.
+//!
+//! The durable offset is what acknowledgements and reads go by. A log without a commit log, or one
+//! whose `flush.messages` relaxes flushing, has the writer alone.
 //!
 //! Everything of a log happens on its core; nothing is borrowed over an await.
 
 mod append;
 mod lifecycle;
+mod member;
 mod reader;
 mod recovery;
 mod scan;
@@ -33,12 +41,14 @@ use std::task::Waker;
 
 use super::budget::Budget;
 use super::checkpoint::PartitionCheckpoint;
+use super::commit::CommitLog;
+use super::commit::format::{Entry, EntryPlace, Reference};
 use super::derived::DerivedState;
 use super::error::{LogError, OpenError};
 use super::tail::{TailCache, TailEntry};
 use super::waiters::Waiters;
 use crate::base::limits::DISK_BLOCK_BYTES;
-use crate::base::{Offset, TimestampMs};
+use crate::base::{Offset, PartitionIndex, TimestampMs, TopicId};
 use crate::io::disk::{Disk, Spawn};
 use segment::Segment;
 
@@ -58,6 +68,7 @@ pub struct CoreStorage<D: Disk> {
     pub files: Budget,
     /// Indexes of rolled segments; the weight is in bytes.
     pub indexes: Budget,
+    commit_log: RefCell<Option<Rc<CommitLog<D>>>>,
 }
 
 impl<D: Disk> CoreStorage<D> {
@@ -76,7 +87,17 @@ impl<D: Disk> CoreStorage<D> {
             tail: TailCache::new(tail_bytes_max),
             files: Budget::new(open_files_max),
             indexes: Budget::new(index_bytes_max),
+            commit_log: RefCell::new(None),
         })
+    }
+
+    /// Small appends go to this commit log from now on.
+    pub fn set_commit_log(&self, commit_log: Rc<CommitLog<D>>) {
+        *self.commit_log.borrow_mut() = Some(commit_log);
+    }
+
+    pub fn commit_log(&self) -> Option<Rc<CommitLog<D>>> {
+        self.commit_log.borrow().clone()
     }
 }
 
@@ -102,6 +123,10 @@ pub struct LogConfig {
     /// `flush.messages`: a flush is due after so many records. One: before each acknowledgement.
     /// More: an acknowledgement means that the device has the write.
     pub flush_messages: u64,
+    /// Where so many bytes wait for the commit log, they go directly to the segment.
+    pub direct_bytes_min: usize,
+    /// What is pending is put into the segment in pieces of at least so many bytes.
+    pub stage_bytes_min: usize,
 }
 
 impl Default for LogConfig {
@@ -118,6 +143,8 @@ impl Default for LogConfig {
             write_bytes_max: (1 << 20) - DISK_BLOCK_BYTES,
             pending_bytes_max: 8 << 20,
             flush_messages: 1,
+            direct_bytes_min: 128 << 10,
+            stage_bytes_min: 32 << 10,
         }
     }
 }
@@ -140,13 +167,25 @@ impl Default for LogEvents {
     }
 }
 
+/// Whose log it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogIdentity {
+    pub topic_id: TopicId,
+    pub partition: PartitionIndex,
+    /// Greater with each run of the process and each move of the partition.
+    pub ownership: u64,
+}
+
 /// What a log is opened with.
 pub struct LogSetup<S> {
+    pub identity: LogIdentity,
     /// The partition's folder, which must exist; the first append makes it durable.
     pub dir: PathBuf,
     pub config: LogConfig,
     /// Where recovery begins; without one, everything is scanned.
     pub checkpoint: Option<PartitionCheckpoint>,
+    /// What the commit logs hold of the partition, in order.
+    pub logged: Vec<Entry>,
     pub derived: Rc<RefCell<S>>,
     pub events: LogEvents,
 }
@@ -166,6 +205,7 @@ impl<D: Disk, S: DerivedState> Clone for Log<D, S> {
 
 struct LogInner<D: Disk, S: DerivedState> {
     core: Rc<CoreStorage<D>>,
+    identity: LogIdentity,
     dir: PathBuf,
     derived: Rc<RefCell<S>>,
     events: LogEvents,
@@ -195,10 +235,52 @@ struct Mark {
     position: u64,
 }
 
-/// A batch that the device does not have yet.
+/// A batch of which the segment's file does not have all bytes yet.
 struct Pending<F: crate::io::disk::DiskFile> {
     entry: Rc<TailEntry>,
     segment: Rc<Segment<F>>,
+    /// In the segment's file.
+    position: u64,
+    /// The number of the commit file that has it; 0 is none.
+    logged_in: u64,
+}
+
+impl<F: crate::io::disk::DiskFile> Pending<F> {
+    fn end_position(&self) -> u64 {
+        self.position + self.entry.len as u64
+    }
+}
+
+/// The way that appends take to stable media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    Inline,
+    Direct,
+}
+
+/// A log's part in the commit log of its core.
+struct CommitState {
+    route: Route,
+    /// Batches below it are in the commit log, or were flushed in their segment.
+    logged: Offset,
+    /// The batches from `logged` on: the last ones that are pending.
+    unlogged_count: usize,
+    unlogged_bytes: usize,
+    /// Flushed in their segments, to be logged.
+    references: VecDeque<(EntryPlace, Reference)>,
+    /// Whether the commit log knows that there is something.
+    is_waiting: bool,
+    /// Which commit files hold batches of the log, and up to which offset; oldest first.
+    files: VecDeque<(u64, Offset)>,
+    /// Pending batches below it are to be logged once more, so that an older file is free.
+    log_again: Option<Offset>,
+    logged_again: Offset,
+    /// What is durable below it is to be put into the segment, however little it is.
+    stage_through: Option<Offset>,
+    /// Staging takes the last block too, however little is in it.
+    stages_all: bool,
+    /// Batches were written that the commit log has not: the next ones go directly too.
+    has_unlogged_writes: bool,
 }
 
 struct LogState<F: crate::io::disk::DiskFile> {
@@ -208,10 +290,13 @@ struct LogState<F: crate::io::disk::DiskFile> {
     segments: VecDeque<Rc<Segment<F>>>,
     log_start: Offset,
     log_end: Offset,
+    durable: Offset,
+    /// Up to the last batch of which the device has all bytes.
     written: Mark,
     flushed: Mark,
     pending: VecDeque<Pending<F>>,
     pending_bytes: usize,
+    commit: CommitState,
     tail: VecDeque<Rc<TailEntry>>,
     /// The bytes of the last, partly filled block that was written, to be repeated by the next
     /// write; nothing where they must be read first.
@@ -221,7 +306,10 @@ struct LogState<F: crate::io::disk::DiskFile> {
     /// Tasks of this log beside the writer.
     background_tasks: usize,
     records_since_flush: u64,
-    flush_requested: bool,
+    /// A flush is due whatever the rule where less than this is flushed.
+    flush_wanted: Offset,
+    /// The log is being closed: all that is pending goes to the segment.
+    drains: bool,
     /// Offsets of the snapshot files, ascending.
     snapshots: Vec<Offset>,
     /// What [`Log::checkpoint`] last returned.
@@ -237,12 +325,12 @@ impl<F: crate::io::disk::DiskFile> LogState<F> {
         self.config.flush_messages <= 1
     }
 
-    fn durable_offset(&self) -> Offset {
-        if self.is_strict() {
-            self.flushed.offset
-        } else {
-            self.written.offset
-        }
+    /// Forgets what is pending.
+    fn clear_pending(&mut self) {
+        self.pending.clear();
+        self.pending_bytes = 0;
+        self.commit.unlogged_count = 0;
+        self.commit.unlogged_bytes = 0;
     }
 
     fn check_condition(&self) -> Result<(), LogError> {
@@ -277,7 +365,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     /// The end of the contiguous prefix that may be acknowledged: flushed, or, where
     /// `flush.messages` relaxes that, written.
     pub fn durable_offset(&self) -> Offset {
-        self.inner.state.borrow().durable_offset()
+        self.inner.state.borrow().durable
     }
 
     /// The offset that the next record gets.
@@ -317,7 +405,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             .durable_waiters
             .wait(end.0, || {
                 let state = self.inner.state.borrow();
-                if state.durable_offset() >= end {
+                if state.durable >= end {
                     return Some(Ok(()));
                 }
                 state.check_condition().err().map(Err)

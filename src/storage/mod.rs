@@ -1,15 +1,17 @@
 //! A partition's log on the disk, in Kafka's files.
 //!
 //! Reading order: the batch and what is derived from it ([`batch_view`], [`index`]), the memory of
-//! the newest batches ([`tail`]), the log itself ([`log`]), and the files that outlive it
-//! ([`checkpoint`], [`partition_files`]).
+//! the newest batches ([`tail`]), the log itself ([`log`]), what makes small appends of all logs
+//! durable together ([`commit`]), and the files that outlive them ([`checkpoint`],
+//! [`partition_files`]).
 //!
 //! Absent: what offsets mean to clients (high watermark, leader epochs, producers), which is the
-//! partition's; a commit log, compaction and transaction indexes, which come later.
+//! partition's; compaction and transaction indexes, which come later.
 
 pub mod batch_view;
 pub mod budget;
 pub mod checkpoint;
+pub mod commit;
 pub mod derived;
 pub mod error;
 pub mod index;
@@ -25,6 +27,6 @@ pub use checkpoint::PartitionCheckpoint;
 pub use derived::DerivedState;
 pub use error::{AppendError, LogError, OpenError, ReadError};
 pub use log::{
-    AppendBatch, CoreStorage, Log, LogConfig, LogEvents, LogSetup, ReadOutcome, RecoveryReport,
-    SegmentInfo, TimestampedOffset,
+    AppendBatch, CoreStorage, Log, LogConfig, LogEvents, LogIdentity, LogSetup, ReadOutcome,
+    RecoveryReport, SegmentInfo, TimestampedOffset,
 };

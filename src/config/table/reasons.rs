@@ -6,7 +6,6 @@ pub(super) const CHECKPOINT: &str = "one checkpoint per core holds this state; `
      interval";
 pub(super) const CLEANUP: &str = "old segments are neither removed nor compacted yet; all that \
                                   `compact` does is to refuse records without a key";
-pub(super) const COMMIT_LOG: &str = "the commit log is not there yet";
 pub(super) const COMPACTION: &str = "compaction is not there yet";
 pub(super) const CONNECTIONS: &str = "connections are not limited yet";
 pub(super) const GROUPS: &str = "consumer groups are not there yet";

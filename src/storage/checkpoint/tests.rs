@@ -17,6 +17,7 @@ fn entry(topic_number: u128, durable: i64) -> CheckpointEntry {
             durable_offset: Offset(durable),
             segment_base: Offset(4),
             position: FilePosition(4_096),
+            flushed_offset: Offset(durable - 3),
             snapshot: (durable % 2 == 0).then(|| (Offset(durable - 1), vec![1, 2, 3])),
         },
     }
@@ -26,6 +27,7 @@ fn checkpoint(generation: u64, sequence: u64, entries: &[CheckpointEntry]) -> Co
     CoreCheckpoint {
         generation,
         sequence,
+        released_group: 7,
         entries: entries.to_vec(),
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::segment::Segment;
 use super::writer::run_writer;
-use super::{Condition, Log, LogState, Pending};
+use super::{Condition, Log, LogInner, LogState, Pending, Route};
 use crate::base::{LeaderEpoch, Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile};
 use crate::storage::derived::DerivedState;
@@ -84,29 +84,53 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         );
         state.drop_evicted();
         state.tail.push_back(entry.clone());
-        state.pending.push_back(Pending { entry, segment });
+        state.pending.push_back(Pending {
+            entry,
+            segment,
+            position,
+            logged_in: 0,
+        });
         state.pending_bytes += len;
         state.log_end = batch.last_offset.next();
-        let waker = state.writer_waker.take();
-        let starts = !std::mem::replace(&mut state.writer_runs, true);
-        drop(state);
-        if starts {
-            (inner.core.spawn)(Box::pin(run_writer(inner.clone())));
-        } else if let Some(waker) = waker {
-            waker.wake();
+        if let Some(commit_log) = inner.core.commit_log() {
+            let inline_bytes_max = commit_log.inline_bytes_max();
+            if state.note_unlogged(len, inline_bytes_max) == Route::Inline {
+                let submits = !std::mem::replace(&mut state.commit.is_waiting, true);
+                drop(state);
+                if submits {
+                    commit_log.submit(inner.clone());
+                }
+                return Ok(());
+            }
         }
+        drop(state);
+        inner.wake_writer();
         Ok(())
     }
 
     /// Tries to write what is pending since the device was full.
     pub fn retry_writes(&self) {
         let inner = &self.inner;
-        let starts = {
-            let mut state = inner.state.borrow_mut();
-            state.condition == Condition::Full && !std::mem::replace(&mut state.writer_runs, true)
+        if inner.state.borrow().condition == Condition::Full {
+            inner.wake_writer();
+        }
+    }
+}
+
+impl<D: Disk, S: DerivedState> LogInner<D, S> {
+    /// Has the writer look for work.
+    pub(super) fn wake_writer(self: &Rc<Self>) {
+        let waker = {
+            let mut state = self.state.borrow_mut();
+            if !std::mem::replace(&mut state.writer_runs, true) {
+                drop(state);
+                (self.core.spawn)(Box::pin(run_writer(self.clone())));
+                return;
+            }
+            state.writer_waker.take()
         };
-        if starts {
-            (inner.core.spawn)(Box::pin(run_writer(inner.clone())));
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::segment::Segment;
-use super::writer::run_writer;
 use super::{Condition, Log, LogInner, LogState};
 use crate::base::{FilePosition, Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile, OpenMode};
@@ -57,8 +56,10 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         let known = {
             let state = inner.state.borrow();
             let known = &state.last_checkpoint;
-            (known.durable_offset == state.log_end && known.log_start == state.log_start)
-                .then(|| known.clone())
+            let says_all = known.durable_offset == state.log_end
+                && known.log_start == state.log_start
+                && known.flushed_offset == state.written.offset;
+            says_all.then(|| known.clone())
         };
         if let Some(known) = known {
             return known;
@@ -89,14 +90,15 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             let end = inner.state.borrow().log_end;
             (end, inner.derived.borrow().encode_snapshot())
         };
-        self.flush_through(end).await.map_err(io::Error::other)?;
+        self.secure(end).await?;
         let embedded = embedded_snapshot(end, snapshot.clone());
         if embedded.is_none() {
             inner.save_snapshot(end, &snapshot).await?;
         }
-        let (active, mark) = {
+        let (active, mark, durable) = {
             let state = inner.state.borrow();
-            (state.active().clone(), state.flushed)
+            let durable = state.durable.max(state.flushed.offset);
+            (state.active().clone(), state.flushed, durable)
         };
         if mark.segment_base == active.base
             && mark.position.saturating_sub(active.index_saved_bytes.get())
@@ -111,35 +113,52 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         }
         Ok(PartitionCheckpoint {
             log_start: inner.state.borrow().log_start,
-            durable_offset: mark.offset,
+            durable_offset: durable,
             segment_base: mark.segment_base,
             position: FilePosition(mark.position),
+            flushed_offset: mark.offset,
             snapshot: embedded,
         })
     }
 
-    /// Asks for a flush of what is written, for a log whose `flush.messages` relaxes it.
-    pub fn request_flush(&self) {
+    /// Resolves when records below `end` are on stable media, in the segments or in the commit log,
+    /// and all that the segments have is flushed.
+    async fn secure(&self, end: Offset) -> io::Result<()> {
         let inner = &self.inner;
-        let starts = {
-            let mut state = inner.state.borrow_mut();
-            if state.flushed.offset >= state.log_end || state.condition != Condition::Open {
-                return;
-            }
-            state.flush_requested = true;
-            !std::mem::replace(&mut state.writer_runs, true)
-        };
-        if starts {
-            (inner.core.spawn)(Box::pin(run_writer(inner.clone())));
+        let in_commit_log = inner.core.commit_log().is_some() && inner.state.borrow().is_strict();
+        if !in_commit_log {
+            return self.flush_through(end).await.map_err(io::Error::other);
         }
+        inner.wait_for(|state| state.durable >= end).await?;
+        let written = inner.state.borrow().written.offset;
+        self.flush_through(written).await.map_err(io::Error::other)
     }
 
-    /// Resolves when records below `end` are on stable media, whatever the flush rule.
+    /// Asks for a flush of what is appended, for a log whose `flush.messages` relaxes it.
+    pub fn request_flush(&self) {
+        let end = self.inner.state.borrow().log_end;
+        self.want_flush(end);
+    }
+
+    fn want_flush(&self, end: Offset) {
+        let inner = &self.inner;
+        {
+            let mut state = inner.state.borrow_mut();
+            if state.flushed.offset >= end || state.condition != Condition::Open {
+                return;
+            }
+            state.flush_wanted = state.flush_wanted.max(end);
+        }
+        inner.wake_writer();
+    }
+
+    /// Resolves when records below `end` are flushed in their segments, whatever the flush rule.
+    /// The writer must be about to write them: they are not left to the commit log.
     ///
     /// # Errors
     /// As [`wait_durable`](Self::wait_durable).
     pub async fn flush_through(&self, end: Offset) -> Result<(), LogError> {
-        self.request_flush();
+        self.want_flush(end);
         self.inner
             .progress_waiters
             .wait(0, || {
@@ -180,7 +199,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     /// [`remove_old_segments`](Self::remove_old_segments).
     pub fn advance_log_start(&self, offset: Offset) -> Offset {
         let mut state = self.inner.state.borrow_mut();
-        let new_start = offset.min(state.durable_offset());
+        let new_start = offset.min(state.durable);
         state.log_start = state.log_start.max(new_start);
         state.log_start
     }
@@ -228,7 +247,11 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     /// Something could not be written; recovery will find the log as after a crash.
     pub async fn close(&self) -> io::Result<PartitionCheckpoint> {
         let inner = &self.inner;
-        let end = inner.state.borrow().log_end;
+        let end = {
+            let mut state = inner.state.borrow_mut();
+            state.drains = true;
+            state.log_end
+        };
         self.flush_through(end).await.map_err(io::Error::other)?;
         inner.stop().await;
         let (active, end, mark, is_written) = {
@@ -287,6 +310,7 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             durable_offset: mark.offset,
             segment_base: mark.segment_base,
             position: FilePosition(mark.position),
+            flushed_offset: mark.offset,
             snapshot: embedded,
         };
         Ok(state.last_checkpoint.clone())
@@ -301,8 +325,8 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         self.inner.core.disk.remove_dir_all(&doomed).await
     }
 
-    /// Stops the log and renames its folder to `….<uuid>-delete`, as Kafka does. When it resolves,
-    /// that is durable and the folder's name is free for another topic; the returned folder is to
+    /// Stops the log, has the commit log forget it, and renames its folder to `….<uuid>-delete`, as
+    /// Kafka does. When it resolves, that is durable and the folder's name is free for another topic; the returned folder is to
     /// be removed. [`remove_doomed_dirs`] removes what a crash leaves behind.
     ///
     /// # Errors
@@ -315,10 +339,10 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             for entry in state.tail.drain(..) {
                 inner.core.tail.release(&entry);
             }
-            state.pending.clear();
-            state.pending_bytes = 0;
+            state.clear_pending();
             state.segments.iter().cloned().collect()
         };
+        inner.log_deletion().await?;
         for segment in segments {
             segment.doom().await;
         }

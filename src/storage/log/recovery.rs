@@ -5,6 +5,7 @@
 //! | nothing, and nothing was promised | an empty log |
 //! | batches up to the end of the file | the log, its end scanned from the checkpoint on |
 //! | zeros after the last batch | reserved space: trimmed |
+//! | the commit log ahead of the segment | its batches are put into their places first |
 //! | a bad batch in the last segment, at or above the durable offset | a torn tail: cut, and said |
 //! | a bad batch below the durable offset, or before a later segment | damage: offline |
 //! | a missing file, or one shorter than the durable position | damage: offline |
@@ -18,6 +19,7 @@
 
 mod derived;
 mod indexes;
+mod logged;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,13 +27,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use self::logged::compare_reference;
 use super::scan::{Found, Scanner};
 use super::segment::Segment;
-use super::{Condition, CoreStorage, Log, LogConfig, LogInner, LogSetup, LogState, Mark};
+use super::{
+    CommitState, Condition, CoreStorage, Log, LogConfig, LogInner, LogSetup, LogState, Mark,
+};
 use crate::base::{FilePosition, Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 use crate::storage::batch_view::{BatchFault, BatchView};
 use crate::storage::checkpoint::PartitionCheckpoint;
+use crate::storage::commit::format::{Entry, HeadersChecksum, Reference};
 use crate::storage::derived::DerivedState;
 use crate::storage::error::OpenError;
 use crate::storage::index::{IndexedBatch, SegmentIndex};
@@ -40,6 +46,8 @@ use crate::storage::names::{FileKind, file_name, parse_file_name};
 /// What opening a log took.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
+    /// Bytes of batches that came from the commit log.
+    pub applied_bytes: u64,
     /// Bytes of batches whose checksums were verified.
     pub scanned_bytes: u64,
     /// A torn tail that was cut: the offset at which the log ends now, where in its last file, and
@@ -107,6 +115,11 @@ struct Recovery<'a, D: Disk, S: DerivedState> {
     folder: Folder,
     /// Damage below it is not cut.
     durable_offset: Offset,
+    /// Direct writes that the commit log knows, by offset, to be compared with what is there.
+    references: VecDeque<Reference>,
+    reference_checksum: Option<HeadersChecksum>,
+    /// The derived state reflects all batches below.
+    derived_from: Offset,
     report: RecoveryReport,
     /// Batches were found beyond the checkpoint.
     found_more: bool,
@@ -121,9 +134,11 @@ pub(super) async fn open<D: Disk, S: DerivedState>(
     now: TimestampMs,
 ) -> Result<Log<D, S>, OpenError> {
     let LogSetup {
+        identity,
         dir,
         config,
         checkpoint,
+        logged,
         derived,
         events,
     } = setup;
@@ -142,12 +157,15 @@ pub(super) async fn open<D: Disk, S: DerivedState>(
         durable_offset: checkpoint
             .as_ref()
             .map_or(Offset::ZERO, |checkpoint| checkpoint.durable_offset),
+        references: VecDeque::new(),
+        reference_checksum: None,
+        derived_from: Offset(i64::MIN),
         report: RecoveryReport::default(),
         found_more: false,
         index_is_stale: false,
         now,
     };
-    let recovered = recovery.recover(checkpoint.as_ref()).await?;
+    let recovered = recovery.recover(checkpoint.as_ref(), logged).await?;
     let report = recovery.report.clone();
     let snapshots = recovery.folder.snapshots.iter().copied().collect();
     let Recovered {
@@ -166,6 +184,7 @@ pub(super) async fn open<D: Disk, S: DerivedState>(
         durable_offset: log_end,
         segment_base: mark.segment_base,
         position: FilePosition(mark.position),
+        flushed_offset: log_end,
         snapshot: super::lifecycle::embedded_snapshot(log_end, derived.borrow().encode_snapshot()),
     };
     let state = LogState {
@@ -174,23 +193,27 @@ pub(super) async fn open<D: Disk, S: DerivedState>(
         segments,
         log_start,
         log_end,
+        durable: log_end,
         written: mark,
         flushed: mark,
         pending: VecDeque::new(),
         pending_bytes: 0,
+        commit: CommitState::at(log_end),
         tail: VecDeque::new(),
         tail_block: None,
         writer_runs: false,
         writer_waker: None,
         background_tasks: 0,
         records_since_flush: 0,
-        flush_requested: false,
+        flush_wanted: Offset::ZERO,
+        drains: false,
         snapshots,
         last_checkpoint,
     };
     Ok(Log {
         inner: Rc::new(LogInner {
             core,
+            identity,
             dir,
             derived,
             events,
@@ -212,12 +235,16 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
     async fn recover(
         &mut self,
         checkpoint: Option<&PartitionCheckpoint>,
+        logged: Vec<Entry>,
     ) -> Result<Recovered<D::File>, OpenError> {
         let first_base = self.folder.logs.keys().next().copied();
         let log_start = checkpoint.map_or(first_base.unwrap_or(Offset::ZERO), |checkpoint| {
             checkpoint.log_start
         });
         self.finish_deletion(log_start).await?;
+        let flushed_offset = checkpoint.map_or(Offset::ZERO, |known| known.flushed_offset);
+        self.apply_logged(logged, flushed_offset.max(log_start))
+            .await?;
         let start = self.find_start(checkpoint, log_start)?;
 
         // What lies before the scan is trusted, once its indexes are there.
@@ -280,6 +307,12 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
                 *segment.index.borrow_mut() = Some(index.clone());
             }
             segments.push_back(Rc::new(segment));
+        }
+        if log_end < self.durable_offset {
+            let base = scanned.last().map_or(start.segment_base, |(base, _)| *base);
+            let position = segments.back().map_or(0, |last| last.size_bytes.get());
+            let reason = format!("the log ends at {log_end} there");
+            return Err(self.corrupt(base, position, reason));
         }
         if scanned.is_empty() {
             segments.push_back(Rc::new(Segment::new(log_end, self.now)));
@@ -407,7 +440,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         let start = Start {
             segment_base: checkpoint.segment_base,
             position: checkpoint.position.0,
-            offset: checkpoint.durable_offset,
+            offset: checkpoint.flushed_offset,
         };
         let size_bytes = self.folder.logs.get(&start.segment_base).copied();
         match size_bytes {
@@ -473,9 +506,19 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
                         index.note(indexed(&batch, position), self.config.index_interval_bytes);
                         position += batch.len() as u64;
                         expected = batch.last_offset().next();
-                        let mut derived = self.derived.borrow_mut();
-                        derived.scanned(&batch);
-                        derived.replay(&batch);
+                        {
+                            let mut derived = self.derived.borrow_mut();
+                            derived.scanned(&batch);
+                            if batch.base_offset() >= self.derived_from {
+                                derived.replay(&batch);
+                            }
+                        }
+                        compare_reference(
+                            &mut self.references,
+                            &mut self.reference_checksum,
+                            &batch,
+                        )
+                        .map_err(|reason| self.corrupt(segment.base, position, reason))?;
                     }
                     Found::End => break,
                     Found::Bad(found) => {
@@ -497,7 +540,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             return Err(self.corrupt(segment.base, position, reason));
         }
         if let Some((fault, is_blank)) = fault {
-            if expected < self.durable_offset {
+            if next.is_none() && expected < self.durable_offset {
                 return Err(self.corrupt(segment.base, position, fault));
             }
             if !is_blank {
@@ -519,6 +562,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         }
         segment.size_bytes.set(position);
         segment.written_bytes.set(position);
+        segment.staged_bytes.set(position);
         segment.allocated_bytes.set(position);
         Ok(expected)
     }

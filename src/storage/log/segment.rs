@@ -36,8 +36,10 @@ pub struct Segment<F: DiskFile> {
     pub created: TimestampMs,
     /// Bytes of batches, pending ones included.
     pub size_bytes: Cell<u64>,
-    /// Bytes that the device has.
+    /// Bytes of batches that the device has whole.
     pub written_bytes: Cell<u64>,
+    /// Bytes that the device has: a part of the next batch may be among them.
+    pub staged_bytes: Cell<u64>,
     /// The file's size on the device; 0 while there is no file.
     pub allocated_bytes: Cell<u64>,
     /// Whether the file was made.
@@ -66,6 +68,7 @@ impl<F: DiskFile> Segment<F> {
             created,
             size_bytes: Cell::new(0),
             written_bytes: Cell::new(0),
+            staged_bytes: Cell::new(0),
             allocated_bytes: Cell::new(0),
             exists: Cell::new(false),
             index: RefCell::new(Some(SegmentIndex::new(base))),
@@ -84,6 +87,7 @@ impl<F: DiskFile> Segment<F> {
         let segment = Self::new(base, created);
         segment.size_bytes.set(size_bytes);
         segment.written_bytes.set(size_bytes);
+        segment.staged_bytes.set(size_bytes);
         segment.allocated_bytes.set(size_bytes);
         segment.exists.set(true);
         segment.index_saved_bytes.set(size_bytes);

@@ -5,9 +5,13 @@
 //!           | write 2  | wait| write 3   |
 //!                        acknowledge 1   acknowledge 2, 3
 //! ```
-//! The next write begins while the flush of the former runs. Writes never overlap each other, so
-//! two that touch the same block are never in flight together; a flush begins only when the write
-//! that it covers is complete and the flush before it has ended, so acknowledgements are in order.
+//! On the direct way the next write begins while the flush of the former runs. Writes never overlap
+//! each other, so two that touch the same block are never in flight together; a flush begins only
+//! when the write that it covers is complete and the flush before it has ended, so acknowledgements
+//! are in order.
+//!
+//! What is in the commit log is only *staged*: written in whole blocks, without a flush, when enough
+//! is there. What is left of the last block stays pending and in the commit log.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,11 +21,13 @@ use std::task::Poll;
 
 use futures_lite::future::zip;
 
+use super::member::ReferenceBuilder;
 use super::segment::{OpenFile, Segment};
-use super::{Condition, LogInner, LogState, Mark};
+use super::{Condition, LogInner, LogState, Mark, Route};
 use crate::base::Offset;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use crate::io::disk::{Disk, DiskFile, OpenMode};
+use crate::storage::commit::format::{EntryPlace, Reference};
 use crate::storage::derived::DerivedState;
 use crate::storage::tail::TailEntry;
 
@@ -59,17 +65,22 @@ fn is_full(error: &io::Error) -> bool {
     )
 }
 
-/// Batches of one segment that one write takes.
+/// Batches of one segment that one write takes, or what is missing of them.
 struct Group<F: DiskFile> {
     segment: Rc<Segment<F>>,
-    entries: Vec<Rc<TailEntry>>,
-    bytes: usize,
+    /// Each with its position in the file.
+    entries: Vec<(Rc<TailEntry>, u64)>,
+    /// Where the bytes of the write begin and end in the file.
+    start: u64,
+    end: u64,
 }
 
 /// A write that is complete.
 struct Written<F: DiskFile> {
     file: Rc<OpenFile<F>>,
     mark: Mark,
+    /// What the commit log is to know when it is flushed.
+    reference: Option<(EntryPlace, Reference)>,
 }
 
 impl<D: Disk, S: DerivedState> LogInner<D, S> {
@@ -85,8 +96,9 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
                     unflushed = Some(Written {
                         file: self.open_active(mark).await?,
                         mark,
+                        reference: None,
                     });
-                } else {
+                } else if !self.leave_direct_route() {
                     return Ok(());
                 }
                 continue;
@@ -97,6 +109,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
                 flushed.set(true);
                 if result.is_ok() {
                     self.note_flushed(written.mark);
+                    self.note_flushed_reference(written.mark, written.reference);
                 }
                 result
             };
@@ -127,35 +140,60 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             .cloned()
     }
 
-    /// The next batches of the segment being written.
+    /// The next batches of the segment being written, where they are to be written now.
     fn take_group(&self) -> Option<Group<D::File>> {
+        let has_commit_log = self.core.commit_log().is_some();
         let mut state = self.state.borrow_mut();
         if matches!(state.condition, Condition::Failed(_)) {
             return None;
         }
-        let write_bytes_max = state.config.write_bytes_max;
         let segment = state.pending.front()?.segment.clone();
         if segment.base != state.written.segment_base {
             return None;
         }
+        let is_staging = has_commit_log
+            && state.is_strict()
+            && !state.drains
+            && state.commit.route == Route::Inline;
+        if !is_staging && state.little_is_direct() {
+            return None;
+        }
+        // A commit file must be flushed before the segment may rely on it.
+        let below = if is_staging {
+            state.durable
+        } else {
+            Offset(i64::MAX)
+        };
+        let write_bytes_max = state.config.write_bytes_max as u64;
+        let start = segment.staged_bytes.get();
         let mut group = Group {
             segment,
             entries: Vec::new(),
-            bytes: 0,
+            start,
+            end: start,
         };
-        while let Some(next) = state.pending.front() {
-            let len = next.entry.len;
+        for next in &state.pending {
+            let end = next.end_position();
             if next.segment.base != group.segment.base
-                || (!group.entries.is_empty() && group.bytes + len > write_bytes_max)
+                || next.entry.last_offset >= below
+                || (!group.entries.is_empty() && end - start > write_bytes_max)
             {
                 break;
             }
-            if let Some(next) = state.pending.pop_front() {
-                group.entries.push(next.entry);
-                group.bytes += len;
+            group.entries.push((next.entry.clone(), next.position));
+            group.end = end;
+        }
+        let is_active = state.active().base == group.segment.base;
+        if is_staging && is_active && !state.commit.stages_all {
+            group.end -= group.end % BLOCK;
+            let has_enough = group.end >= start + state.config.stage_bytes_min as u64;
+            let is_wanted = state.commit.stage_through.is_some() && group.end > start;
+            if !has_enough && !is_wanted {
+                state.commit.stage_through = None;
+                return None;
             }
         }
-        Some(group)
+        (!group.entries.is_empty()).then_some(group)
     }
 
     /// The next group, as soon as there is one; nothing when `flushed` is set before.
@@ -173,43 +211,37 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         .await
     }
 
-    /// Writes a group; on failure its batches are pending again. Resolves with what is to be
-    /// flushed now, if anything.
-    async fn write_group(&self, group: Group<D::File>) -> io::Result<Option<Written<D::File>>> {
-        match self.write_blocks(&group).await {
-            Ok(file) => Ok(self.note_written(&group, file)),
-            Err(error) => {
-                let mut state = self.state.borrow_mut();
-                for entry in group.entries.into_iter().rev() {
-                    state.pending.push_front(super::Pending {
-                        entry,
-                        segment: group.segment.clone(),
-                    });
-                }
-                Err(error)
-            }
-        }
+    /// Writes a group, whose batches are pending until then. Resolves with what is to be flushed
+    /// now, if anything.
+    async fn write_group(
+        self: &Rc<Self>,
+        group: Group<D::File>,
+    ) -> io::Result<Option<Written<D::File>>> {
+        let file = self.write_blocks(&group).await?;
+        Ok(self.note_written(&group, file))
     }
 
     async fn write_blocks(&self, group: &Group<D::File>) -> io::Result<Rc<OpenFile<D::File>>> {
         let segment = &group.segment;
         let file = self.open_for_writing(segment).await?;
-        let start = segment.written_bytes.get();
-        let first_block = start - start % BLOCK;
-        let head_bytes = (start - first_block) as usize;
+        let first_block = group.start - group.start % BLOCK;
+        let head_bytes = (group.start - first_block) as usize;
         let head = self.tail_block(&file.file, first_block, head_bytes).await?;
-        let used_bytes = head_bytes + group.bytes;
+        let used_bytes = (group.end - first_block) as usize;
         let write_bytes = used_bytes.next_multiple_of(DISK_BLOCK_BYTES);
         self.preallocate(segment, &file.file, first_block + write_bytes as u64)
             .await?;
         let mut buffer = file.file.allocate(write_bytes);
         let mut at = head_bytes;
         buffer[..head_bytes].copy_from_slice(&head);
-        for entry in &group.entries {
+        for (entry, position) in &group.entries {
             // An entry keeps its bytes until it is written.
             let bytes = entry.bytes().ok_or(io::ErrorKind::InvalidData)?;
-            buffer[at..at + bytes.len()].copy_from_slice(&bytes);
-            at += bytes.len();
+            let skip = group.start.saturating_sub(*position) as usize;
+            let missing = bytes.get(skip..).unwrap_or_default();
+            let taken = &missing[..missing.len().min(used_bytes - at)];
+            buffer[at..at + taken.len()].copy_from_slice(taken);
+            at += taken.len();
         }
         buffer[used_bytes..].fill(0);
         let buffer = Rc::new(buffer);
@@ -331,56 +363,86 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
     }
 
     fn note_written(
-        &self,
+        self: &Rc<Self>,
         group: &Group<D::File>,
         file: Rc<OpenFile<D::File>>,
     ) -> Option<Written<D::File>> {
+        let has_commit_log = self.core.commit_log().is_some();
         let mut state = self.state.borrow_mut();
         let segment = &group.segment;
-        segment
-            .written_bytes
-            .set(segment.written_bytes.get() + group.bytes as u64);
+        segment.staged_bytes.set(group.end);
+        let is_direct = has_commit_log && state.commit.route == Route::Direct && !state.drains;
         let mut records = 0;
-        for entry in &group.entries {
+        let mut reference = ReferenceBuilder::default();
+        while let Some(next) = state.pending.front()
+            && next.segment.base == segment.base
+            && next.end_position() <= group.end
+        {
+            let (entry, position) = (next.entry.clone(), next.position);
+            state.pending.pop_front();
+            let end = entry.last_offset.next();
+            state.pending_bytes -= entry.len;
+            if entry.base_offset >= state.commit.logged && state.commit.unlogged_count > 0 {
+                state.commit.unlogged_count -= 1;
+                state.commit.unlogged_bytes -= entry.len;
+                reference.add(&entry, position);
+            }
             entry.mark_written();
             records += (entry.last_offset.0 - entry.base_offset.0) as u64 + 1;
+            segment.written_bytes.set(position + entry.len as u64);
+            state.written = Mark {
+                offset: end,
+                segment_base: segment.base,
+                position: position + entry.len as u64,
+            };
         }
-        let last = group.entries.last()?;
-        let mark = Mark {
-            offset: last.last_offset.next(),
-            segment_base: segment.base,
-            position: segment.written_bytes.get(),
-        };
-        state.written = mark;
-        state.pending_bytes -= group.bytes;
+        let mark = state.written;
         state.records_since_flush += records;
         if state.condition == Condition::Full {
             state.condition = Condition::Open;
         }
-        let flush_due = state.is_flush_due();
-        let strict = state.is_strict();
+        let is_alone = !has_commit_log || !state.is_strict();
+        let is_relaxed = !state.is_strict() && !state.drains;
+        state.commit.has_unlogged_writes |= is_alone && records > 0;
+        let flush_due = is_direct || (is_alone && state.is_flush_due());
+        if is_relaxed {
+            state.durable = state.durable.max(mark.offset);
+        }
         drop(state);
         self.core.tail.evict();
         self.progress_waiters.wake_all();
-        if !strict {
+        if is_relaxed {
             self.durable_waiters.wake_through(mark.offset.0);
             (self.events.on_durable)(mark.offset);
         }
-        flush_due.then_some(Written { file, mark })
+        let reference = if is_direct {
+            reference.finish(self.identity, segment.base)
+        } else {
+            None
+        };
+        flush_due.then_some(Written {
+            file,
+            mark,
+            reference,
+        })
     }
 
     fn note_flushed(&self, mark: Mark) {
-        let strict = {
+        let durable = {
             let mut state = self.state.borrow_mut();
             state.flushed = mark;
             if state.written.offset == mark.offset {
                 state.records_since_flush = 0;
-                state.flush_requested = false;
             }
-            state.is_strict()
+            let is_alone = self.core.commit_log().is_none() || state.drains;
+            let moves = is_alone && mark.offset > state.durable;
+            if moves {
+                state.durable = mark.offset;
+            }
+            moves
         };
         self.progress_waiters.wake_all();
-        if strict {
+        if durable {
             self.durable_waiters.wake_through(mark.offset.0);
             (self.events.on_durable)(mark.offset);
         }
@@ -388,9 +450,12 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
 
     /// What is written and unflushed, when a flush is wanted now.
     fn requested_flush(&self) -> Option<Mark> {
+        let has_commit_log = self.core.commit_log().is_some();
         let state = self.state.borrow();
-        (state.is_flush_due() && state.flushed.offset < state.written.offset)
-            .then_some(state.written)
+        let is_alone = !has_commit_log || !state.is_strict();
+        let is_due =
+            state.flushed.offset < state.flush_wanted || (is_alone && state.is_flush_due());
+        (is_due && state.flushed.offset < state.written.offset).then_some(state.written)
     }
 
     /// Trims a segment that is written whole to its true end and flushes it; its indexes follow in
@@ -437,8 +502,6 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
 
 impl<F: DiskFile> LogState<F> {
     fn is_flush_due(&self) -> bool {
-        self.is_strict()
-            || self.flush_requested
-            || self.records_since_flush >= self.config.flush_messages
+        self.is_strict() || self.records_since_flush >= self.config.flush_messages
     }
 }

@@ -24,7 +24,9 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         first_index: &SegmentIndex,
         start: Start,
     ) -> Result<(), OpenError> {
-        let from = self.restore_snapshot(checkpoint, start.offset).await?;
+        // What is durable beyond the scan's start is in the commit log, and so in the segments by now.
+        let known_end = self.durable_offset.max(start.offset);
+        let from = self.restore_snapshot(checkpoint, known_end).await?;
         let from = from.unwrap_or_else(|| {
             self.derived.borrow_mut().clear();
             Offset(i64::MIN)
@@ -33,6 +35,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             .front()
             .map_or(start.segment_base, |first| first.base);
         self.report.replayed_from = from.max(first_base);
+        self.derived_from = from;
         for (nth, segment) in trusted.iter().enumerate() {
             let end = trusted
                 .get(nth + 1)

@@ -16,12 +16,14 @@ struct Scenario {
     kills: u64,
     flushes_lie: bool,
     flush_messages: u64,
+    /// The size of the commit log, where there is one.
+    commit_log_bytes: Option<u64>,
 }
 
 /// Appends, waits, makes checkpoints and deletes, by the seed.
 async fn work(life: &Life, opened: &Opened, seed: u64, steps: usize) {
     let mut random = SimRandom::new(seed);
-    for step in 0..steps {
+    for _ in 0..steps {
         match random.below(16) {
             0..10 => {
                 if opened.append().is_err() {
@@ -34,12 +36,12 @@ async fn work(life: &Life, opened: &Opened, seed: u64, steps: usize) {
                     return;
                 }
             }
-            14 => life.checkpoint(&opened.log, step as u64).await,
+            14 => life.checkpoint(&opened.log).await,
             _ => {
                 let span = opened.log.durable_offset().0 as u64 / 2;
                 let start = Offset(random.below(span + 1) as i64);
                 opened.log.advance_log_start(start);
-                life.checkpoint(&opened.log, step as u64).await;
+                life.checkpoint(&opened.log).await;
                 opened.log.remove_old_segments().await.unwrap();
             }
         }
@@ -53,6 +55,15 @@ fn run(scenario: Scenario) -> Result<u64, String> {
     let config = LogConfig {
         flush_messages: scenario.flush_messages,
         ..small_segments()
+    };
+    let config = if scenario.commit_log_bytes.is_some() {
+        LogConfig {
+            direct_bytes_min: 9_000,
+            stage_bytes_min: 4096,
+            ..config
+        }
+    } else {
+        config
     };
     let mut disk = SimDisk::new(seed);
     let made = Life::new(disk.clone(), seed);
@@ -68,6 +79,7 @@ fn run(scenario: Scenario) -> Result<u64, String> {
             disk.lie_about_flushes();
         }
         let mut life = Life::new(disk.clone(), seed + life_number);
+        life.commit_log_bytes = scenario.commit_log_bytes;
         let executor = std::mem::replace(&mut life.executor, SimExecutor::new(0));
         let announced = Rc::new(RefCell::new(None));
         let result = executor.run(async {
@@ -87,12 +99,7 @@ fn run(scenario: Scenario) -> Result<u64, String> {
             work(&life, &opened, seed ^ life_number, 40).await;
             opened.check().await?;
             if life_number == 1 {
-                let closed = opened
-                    .log
-                    .close()
-                    .await
-                    .map_err(|error| error.to_string())?;
-                life.save_checkpoint(closed, 1_000).await;
+                life.close(&opened).await?;
             }
             Ok(())
         });
@@ -133,6 +140,13 @@ const STRICT: Scenario = Scenario {
     kills: 0,
     flushes_lie: false,
     flush_messages: 1,
+    commit_log_bytes: None,
+};
+
+/// Four files of five blocks: they are used again all the time.
+const WITH_COMMIT_LOG: Scenario = Scenario {
+    commit_log_bytes: Some(80 << 10),
+    ..STRICT
 };
 
 #[test]
@@ -180,6 +194,45 @@ fn a_log_that_does_not_flush_is_caught() {
             seed,
             flushes_lie: true,
             ..STRICT
+        };
+        every_operation(lying).is_err()
+    });
+    assert!(caught, "no seed showed that flushes did nothing");
+}
+
+#[test]
+fn power_losses_at_every_operation_lose_nothing_that_the_commit_log_has() {
+    for seed in 0..24 {
+        if let Err(error) = every_operation(Scenario {
+            seed,
+            ..WITH_COMMIT_LOG
+        }) {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn kills_at_every_operation_lose_nothing_that_the_commit_log_has() {
+    for (seed, kills) in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3)] {
+        let scenario = Scenario {
+            seed,
+            kills,
+            ..WITH_COMMIT_LOG
+        };
+        if let Err(error) = every_operation(scenario) {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn a_commit_log_that_does_not_flush_is_caught() {
+    let caught = (0..3).any(|seed| {
+        let lying = Scenario {
+            seed,
+            flushes_lie: true,
+            ..WITH_COMMIT_LOG
         };
         every_operation(lying).is_err()
     });

@@ -34,6 +34,8 @@ async fn open(
     let dir = dir.join(name);
     core.disk.create_dir_all(&dir).await.unwrap();
     let setup = LogSetup {
+        identity: LogIdentity::default(),
+        logged: Vec::new(),
         dir,
         config,
         checkpoint,

@@ -70,7 +70,7 @@ fn leave(end: End) -> Left {
             life.make_dirs().await;
             let opened = life.open(small_segments()).await.unwrap();
             opened.append_durably(BATCHES_AT_CHECKPOINT).await;
-            life.checkpoint(&opened.log, 1).await;
+            life.checkpoint(&opened.log).await;
             let mut checkpoint = opened.log.checkpoint().await;
             opened
                 .append_durably(BATCHES - BATCHES_AT_CHECKPOINT - 1)
@@ -85,7 +85,7 @@ fn leave(end: End) -> Left {
             assert!(segments.last().unwrap().size_bytes > position);
             if end == End::CleanStop {
                 checkpoint = opened.log.close().await.unwrap();
-                life.save_checkpoint(checkpoint.clone(), 2).await;
+                life.save_checkpoint(checkpoint.clone()).await;
             }
             let bases = segments.iter().map(|segment| segment.base).collect();
             (checkpoint, opened.log.log_end_offset(), bases, last_batch)

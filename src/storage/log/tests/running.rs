@@ -196,7 +196,7 @@ fn deleted_records_are_gone_and_their_segments_are_removed() {
         assert_eq!(opened.log.advance_log_start(start), start);
         assert_eq!(opened.log.advance_log_start(Offset(1)), start, "never back");
         assert_eq!(opened.log.advance_log_start(Offset(1)), start);
-        life.checkpoint(&opened.log, 1).await;
+        life.checkpoint(&opened.log).await;
         assert_eq!(opened.log.remove_old_segments().await.unwrap(), 2);
         assert_eq!(opened.log.segments()[0].base, segments[2].base);
         let error = opened.log.read(Offset::ZERO, 100, end, true).await;
@@ -204,7 +204,7 @@ fn deleted_records_are_gone_and_their_segments_are_removed() {
         opened.check().await.unwrap();
         // All of it: the active segment stays.
         assert_eq!(opened.log.advance_log_start(end.plus(1_000)), end);
-        life.checkpoint(&opened.log, 2).await;
+        life.checkpoint(&opened.log).await;
         opened.log.remove_old_segments().await.unwrap();
         assert_eq!(opened.log.segments().len(), 1);
         let closed = opened.log.close().await.unwrap();

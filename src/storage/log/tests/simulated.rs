@@ -4,9 +4,13 @@ use std::cell::Cell;
 
 use super::*;
 use crate::base::{ShardId, TopicId};
+use crate::io::local::Semaphore;
 use crate::io::sim_disk::{SimDisk, SimRandom};
 use crate::io::sim_executor::SimExecutor;
 use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint};
+use crate::storage::commit::format::FileHeader;
+use crate::storage::commit::log::LocalResult;
+use crate::storage::commit::replay;
 use crate::storage::partition_files::create_partition_dir;
 
 pub const DATA_DIR: &str = "/data";
@@ -16,7 +20,42 @@ pub const TOPIC_ID: TopicId = TopicId(uuid::Uuid::from_u128(1));
 pub struct Life {
     pub executor: SimExecutor,
     pub core: Rc<CoreStorage<SimDisk>>,
+    /// The size of the commit log, where there is one.
+    pub commit_log_bytes: Option<u64>,
+    checkpoints: Checkpoints,
+}
+
+/// Writes a partition's checkpoints, one at a time.
+#[derive(Clone)]
+struct Checkpoints {
+    disk: SimDisk,
     generation: u64,
+    sequence: Rc<Cell<u64>>,
+    released_group: Rc<Cell<u64>>,
+    turn: Semaphore,
+}
+
+impl Checkpoints {
+    async fn write(&self, log: &Log<SimDisk, Trace>) -> std::io::Result<()> {
+        let _turn = self.turn.acquire(1).await;
+        let state = log.checkpoint().await;
+        self.save(state).await
+    }
+
+    async fn save(&self, state: PartitionCheckpoint) -> std::io::Result<()> {
+        self.sequence.set(self.sequence.get() + 1);
+        let checkpoint = CoreCheckpoint {
+            generation: self.generation,
+            sequence: self.sequence.get(),
+            released_group: self.released_group.get(),
+            entries: vec![CheckpointEntry {
+                topic_id: TOPIC_ID,
+                partition: 0,
+                state,
+            }],
+        };
+        checkpoint::write(&self.disk, Path::new(DATA_DIR), ShardId(0), &checkpoint).await
+    }
 }
 
 /// A log and what was promised of it.
@@ -72,11 +111,18 @@ impl Life {
         let executor = SimExecutor::new(seed);
         let spawn = executor.spawn();
         // A tail cache of a few batches, so that reads come from files too.
-        let core = CoreStorage::new(disk, spawn, 5_000, 100_000, 3);
+        let core = CoreStorage::new(disk.clone(), spawn, 5_000, 100_000, 3);
         Self {
             executor,
             core,
-            generation: 0,
+            commit_log_bytes: None,
+            checkpoints: Checkpoints {
+                disk,
+                generation: 0,
+                sequence: Rc::default(),
+                released_group: Rc::default(),
+                turn: Semaphore::new(1),
+            },
         }
     }
 
@@ -94,15 +140,87 @@ impl Life {
             .await
             .unwrap();
         assert!(merged.damaged.is_empty(), "{:?}", merged.damaged);
-        self.generation = merged.generation + 1;
+        let mut found = replay::read_all(
+            &self.core.disk,
+            Path::new(DATA_DIR),
+            &merged,
+            ShardId(0),
+            1,
+            |_, _| true,
+        )
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
+        self.checkpoints.generation = merged.generation.max(found.generation) + 1;
         let known = merged.partitions.get(&(TOPIC_ID, 0)).cloned();
-        self.open_from(config, known).await
+        let logged = found.partitions.remove(&(TOPIC_ID, 0)).unwrap_or_default();
+
+        let opened = self.open_with(config, known, logged).await?;
+        if let Some(bytes) = self.commit_log_bytes {
+            self.start_commit_log(&opened, bytes).await;
+        }
+        Ok(opened)
+    }
+
+    async fn start_commit_log(&self, opened: &Opened, bytes: u64) {
+        self.checkpoints.write(&opened.log).await.unwrap();
+        let (checkpoints, log) = (self.checkpoints.clone(), opened.log.clone());
+        let before_reuse = Box::new(move |released_group| -> LocalResult<()> {
+            checkpoints.released_group.set(released_group);
+            let (checkpoints, log) = (checkpoints.clone(), log.clone());
+            Box::pin(async move { checkpoints.write(&log).await })
+        });
+        let commit_log = CommitLog::start(
+            &self.core.disk,
+            self.core.spawn.clone(),
+            &checkpoint::core_dir(Path::new(DATA_DIR), ShardId(0)),
+            self.header(0),
+            bytes,
+            before_reuse,
+        )
+        .await
+        .unwrap();
+        self.core.set_commit_log(commit_log);
+    }
+
+    fn header(&self, runs_later: u64) -> FileHeader {
+        FileHeader {
+            generation: self.checkpoints.generation + runs_later,
+            shard: ShardId(0),
+            shard_count: 1,
+        }
+    }
+
+    /// Closes the log as a clean stop does.
+    pub async fn close(&self, opened: &Opened) -> Result<(), String> {
+        if let Some(commit_log) = self.core.commit_log() {
+            commit_log.stop().await;
+        }
+        let closed = opened.log.close().await;
+        let closed = closed.map_err(|error| error.to_string())?;
+        self.save_checkpoint(closed).await;
+        if let Some(commit_log) = self.core.commit_log() {
+            let core_dir = checkpoint::core_dir(Path::new(DATA_DIR), ShardId(0));
+            commit_log
+                .close(&self.core.disk, &core_dir, self.header(1))
+                .await
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 
     pub async fn open_from(
         &self,
         config: LogConfig,
         checkpoint: Option<PartitionCheckpoint>,
+    ) -> Result<Opened, OpenError> {
+        self.open_with(config, checkpoint, Vec::new()).await
+    }
+
+    async fn open_with(
+        &self,
+        config: LogConfig,
+        checkpoint: Option<PartitionCheckpoint>,
+        logged: Vec<Entry>,
     ) -> Result<Opened, OpenError> {
         create_partition_dir(&self.core.disk, &dir(), TOPIC_ID)
             .await
@@ -124,6 +242,12 @@ impl Life {
             },
         };
         let setup = LogSetup {
+            identity: LogIdentity {
+                topic_id: TOPIC_ID,
+                partition: 0,
+                ownership: self.checkpoints.generation,
+            },
+            logged,
             dir: dir(),
             config,
             checkpoint,
@@ -141,25 +265,12 @@ impl Life {
     }
 
     /// Makes the log's checkpoint durable.
-    pub async fn checkpoint(&self, log: &Log<SimDisk, Trace>, sequence: u64) {
-        let state = log.checkpoint().await;
-        self.save_checkpoint(state, sequence).await;
+    pub async fn checkpoint(&self, log: &Log<SimDisk, Trace>) {
+        self.checkpoints.write(log).await.unwrap();
     }
 
-    pub async fn save_checkpoint(&self, state: PartitionCheckpoint, sequence: u64) {
-        let checkpoint = CoreCheckpoint {
-            generation: self.generation,
-            sequence,
-            entries: vec![CheckpointEntry {
-                topic_id: TOPIC_ID,
-                partition: 0,
-                state,
-            }],
-        };
-        let data_dir = Path::new(DATA_DIR);
-        checkpoint::write(&self.core.disk, data_dir, ShardId(0), &checkpoint)
-            .await
-            .unwrap();
+    pub async fn save_checkpoint(&self, state: PartitionCheckpoint) {
+        self.checkpoints.save(state).await.unwrap();
     }
 }
 
