@@ -287,7 +287,7 @@ fn a_value_of_the_wrong_type_names_the_key_and_what_it_takes() {
 fn a_config_file_that_is_missing_or_no_toml_is_named() {
     let home = temp_dir();
     let missing = home.path().join("missing.toml");
-    let mut command = Settings::default().command(&home.path().join("data"));
+    let mut command = Settings::default().command_without_config(&home.path().join("data"));
     command.arg("--config").arg(&missing);
     assert_refused(&run_to_end(command), 2, &["missing.toml"]);
     assert_refused(&refused_config("num.partitions = = 3\n"), 2, &["data.toml"]);
@@ -523,10 +523,10 @@ fn data_goes_where_the_command_line_says() {
     assert_eq!(broker.ready().data, data.display().to_string());
     let partition = data.join(format!("{topic}-0"));
     let exists = |name: &str| assert!(Path::new(&partition).join(name).exists(), "{name}");
-    exists("00000000000000000000.log");
     exists("leader-epoch-checkpoint");
     exists("partition.metadata");
-    broker.stop(); // writes the indexes of the last segment
+    broker.stop(); // moves what the commit log has to the segment, and writes its indexes
+    exists("00000000000000000000.log");
     exists("00000000000000000000.index");
     exists("00000000000000000000.timeindex");
 }

@@ -133,6 +133,19 @@ impl Settings {
 
     /// The command line over `data_dir`; the configuration file is written beside it.
     pub fn command(&self, data_dir: &Path) -> Command {
+        let mut toml = self.config.clone().unwrap_or_default();
+        if !toml.contains("commit.log.bytes") {
+            // Quickly made, and its files are used again and again.
+            toml.insert_str(0, "ringmain.commit.log.bytes = 16777216\n");
+        }
+        let path = data_dir.with_extension("toml");
+        std::fs::write(&path, toml).expect("the configuration file is written");
+        let mut command = self.command_without_config(data_dir);
+        command.arg("--config").arg(path);
+        command
+    }
+
+    pub fn command_without_config(&self, data_dir: &Path) -> Command {
         let mut words = self.wrapper.clone();
         words.push(RINGMAIN.to_owned());
         let mut command = Command::new(&words[0]);
@@ -140,11 +153,6 @@ impl Settings {
         command.args(["serve", "--listen", &self.listen, "--admin", &self.admin]);
         command.args(["--cores", &self.cores]);
         command.arg("--data-dir").arg(data_dir);
-        if let Some(toml) = &self.config {
-            let path = data_dir.with_extension("toml");
-            std::fs::write(&path, toml).expect("the configuration file is written");
-            command.arg("--config").arg(path);
-        }
         command.stdin(Stdio::null());
         command
     }

@@ -243,8 +243,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         });
         self.finish_deletion(log_start).await?;
         let flushed_offset = checkpoint.map_or(Offset::ZERO, |known| known.flushed_offset);
-        self.apply_logged(logged, flushed_offset.max(log_start))
-            .await?;
+        self.apply_logged(logged, flushed_offset, log_start).await?;
         let start = self.find_start(checkpoint, log_start)?;
 
         // What lies before the scan is trusted, once its indexes are there.

@@ -44,16 +44,27 @@ impl Patch {
 }
 
 impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
-    /// Applies the entries in order. What lies below `from` is in flushed segments, or deleted.
+    /// Applies the entries in order. What lies below `from` is in flushed segments; segments that lie
+    /// whole below the log's start stay deleted.
     pub(super) async fn apply_logged(
         &mut self,
         logged: Vec<Entry>,
         mut from: Offset,
+        log_start: Offset,
     ) -> Result<(), OpenError> {
+        let logged_bases = logged.iter().map(|entry| entry.place.segment_base);
+        let bases = self.folder.logs.keys().copied().chain(logged_bases);
+        let first_base = bases
+            .filter(|base| *base <= log_start)
+            .max()
+            .unwrap_or(Offset::ZERO);
         let mut patch: Option<Patch> = None;
         let mut durable_end = Offset::ZERO;
         for entry in logged {
             let place = entry.place;
+            if place.segment_base < first_base {
+                continue;
+            }
             let position = u64::from(place.position);
             match entry.kind {
                 EntryKind::Inline(batches) => {
