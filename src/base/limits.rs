@@ -44,6 +44,9 @@ pub const IN_FLIGHT_REQUESTS_MAX: usize = 64;
 /// request of it. A single reply may be larger.
 pub const UNSENT_REPLY_BYTES_MAX: usize = 16 << 20;
 
+/// Replies of one connection that are ready are sent together until they are so many bytes.
+pub const GATHERED_REPLY_BYTES_MAX: u64 = 64 << 10;
+
 const _: () = assert!(SOCKET_READ_BYTES_MIN <= SOCKET_READ_BYTES_MAX);
 const _: () = assert!(SMALL_FRAME_BYTES_MAX <= SOCKET_READ_BYTES_MAX);
 

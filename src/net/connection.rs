@@ -13,11 +13,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use futures_lite::future::poll_once;
 use tracing::debug;
 
 use super::frame_reader::{Frame, FrameError, FrameReader};
 use super::reply::{self, Reply};
-use crate::base::limits::{IN_FLIGHT_REQUESTS_MAX, UNSENT_REPLY_BYTES_MAX};
+use crate::base::limits::{
+    GATHERED_REPLY_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, UNSENT_REPLY_BYTES_MAX,
+};
 use crate::io::disk::DiskFile;
 use crate::io::executor;
 use crate::io::local::{Notify, Semaphore};
@@ -143,18 +146,58 @@ impl<F: DiskFile> Outbound<F> {
         loop {
             let started = self.queue.borrow_mut().pop_front();
             match started {
-                Some(Started::Done(outcome)) => {
-                    if let Outcome::Reply(reply) = &outcome {
-                        self.unsent_bytes
-                            .set(self.unsent_bytes.get() - reply.memory_bytes());
-                    }
-                    return Some(outcome);
-                }
+                Some(Started::Done(outcome)) => return Some(self.taken_out(outcome)),
                 Some(Started::Pending(pending)) => return Some(pending.await),
                 None if self.finished.get() => return None,
                 None => self.added.notified().await,
             }
         }
+    }
+
+    /// The oldest request's outcome, where it is there already.
+    async fn next_ready(&self) -> Option<Outcome<F::Shared>> {
+        let started = self.queue.borrow_mut().pop_front()?;
+        let mut pending = match started {
+            Started::Done(outcome) => return Some(self.taken_out(outcome)),
+            Started::Pending(pending) => pending,
+        };
+        let outcome = poll_once(&mut pending).await;
+        if outcome.is_none() {
+            self.queue
+                .borrow_mut()
+                .push_front(Started::Pending(pending));
+        }
+        outcome
+    }
+
+    fn taken_out(&self, outcome: Outcome<F::Shared>) -> Outcome<F::Shared> {
+        if let Outcome::Reply(reply) = &outcome {
+            let unsent_bytes = self.unsent_bytes.get() - reply.memory_bytes();
+            self.unsent_bytes.set(unsent_bytes);
+        }
+        outcome
+    }
+
+    /// The outcomes that are there, as one reply, and why the connection is to be closed then.
+    async fn gather(&self, first: Outcome<F::Shared>) -> (Reply<F::Shared>, Option<String>) {
+        let mut gathered = Reply { pieces: Vec::new() };
+        let mut gathered_bytes = 0;
+        let mut next = Some(first);
+        while let Some(outcome) = next {
+            match outcome {
+                Outcome::Reply(mut reply) => {
+                    gathered_bytes += reply.len();
+                    gathered.pieces.append(&mut reply.pieces);
+                }
+                Outcome::Nothing => {}
+                Outcome::Close(reason) => return (gathered, Some(reason)),
+            }
+            if gathered_bytes >= GATHERED_REPLY_BYTES_MAX {
+                break;
+            }
+            next = self.next_ready().await;
+        }
+        (gathered, None)
     }
 }
 
@@ -164,16 +207,14 @@ async fn write_replies<F: DiskFile, S: Service<F>>(
     service: Rc<S>,
 ) {
     while let Some(outcome) = outbound.next().await {
-        let failure = match outcome {
-            Outcome::Reply(reply) => match reply::send::<F>(&socket, reply).await {
-                Ok(sent_bytes) => {
-                    service.count_bytes(0, sent_bytes);
-                    None
-                }
-                Err(error) => Some(error.to_string()),
-            },
-            Outcome::Nothing => None,
-            Outcome::Close(reason) => Some(reason),
+        // A flush makes many replies ready at once: one system call sends them.
+        let (reply, close) = outbound.gather(outcome).await;
+        let failure = match reply::send::<F>(&socket, reply).await {
+            Ok(sent_bytes) => {
+                service.count_bytes(0, sent_bytes);
+                close
+            }
+            Err(error) => Some(error.to_string()),
         };
         outbound.taken.notify_all();
         if let Some(reason) = failure {

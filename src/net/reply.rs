@@ -22,6 +22,15 @@ impl<S> Reply<S> {
         }
     }
 
+    /// Bytes of the whole.
+    pub fn len(&self) -> u64 {
+        self.pieces.iter().map(Extent::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pieces.iter().all(Extent::is_empty)
+    }
+
     /// Bytes that this reply keeps in memory until it is sent.
     pub fn memory_bytes(&self) -> usize {
         let in_memory = |piece: &Extent<S>| match piece {
