@@ -25,8 +25,8 @@ use crate::cluster::{
 use crate::config::{
     BrokerConfig, ConfigError, Endpoint, Entries, Overrides, TopicDefaults, alter, format_cores,
 };
+use crate::io::probe;
 use crate::io::socket::{BoundListener, probe_address};
-use crate::io::{memory, probe};
 use crate::observability::{MetricsRegistry, logging};
 use crate::shard::sweep::sweep_data_dir;
 use crate::shard::{Shards, ShardsHandle, ShardsSetup, broker_config};
@@ -59,7 +59,6 @@ pub struct ServeArgs {
 }
 
 pub fn run(args: ServeArgs) -> Result<(), Failure> {
-    memory::keep_freed_memory();
     logging::init();
     let overrides = Overrides {
         config: args.config,

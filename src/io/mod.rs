@@ -6,7 +6,6 @@ pub mod bench_disk;
 pub mod disk;
 pub mod executor;
 pub mod local;
-pub mod memory;
 pub mod probe;
 pub mod real_disk;
 pub mod sim_disk;
