@@ -9,6 +9,7 @@ pub mod local;
 pub mod memory;
 pub mod probe;
 pub mod real_disk;
+pub mod side_ring;
 pub mod sim_disk;
 pub mod sim_executor;
 pub mod socket;
