@@ -180,6 +180,7 @@ where
                     open_first(path).await?;
                 }
                 let output = make().await;
+                super::side_ring::end().await;
                 on_heartbeat.take();
                 Ok(output)
             };

@@ -8,6 +8,7 @@ pub mod executor;
 pub mod local;
 pub mod probe;
 pub mod real_disk;
+pub mod side_ring;
 pub mod sim_disk;
 pub mod sim_executor;
 pub mod socket;

@@ -42,6 +42,7 @@ const OPERATIONS: &[(&str, u8)] = &[
     ("SEND", opcode::Send::CODE),
     ("RECV", opcode::Recv::CODE),
     ("SPLICE", opcode::Splice::CODE),
+    ("FADVISE", opcode::Fadvise::CODE),
 ];
 
 #[derive(Debug, thiserror::Error)]
