@@ -18,11 +18,7 @@ use crate::shard::scatter::{Scattered, scatter};
 
 /// Starts a Produce request: when this resolves, every batch is in its owner's log or mailbox.
 pub async fn produce(broker: &Broker, header: RequestHeader, frame: Frame) -> BrokerStarted {
-    let Frame {
-        bytes,
-        allocation_bytes,
-        permits,
-    } = frame;
+    let Frame { bytes, permits } = frame;
     let request = match ProduceRequest::decode(bytes, &header) {
         Ok(request) => request,
         Err(error) => {
@@ -48,7 +44,6 @@ pub async fn produce(broker: &Broker, header: RequestHeader, frame: Frame) -> Br
                     items.push(ProduceItem {
                         key,
                         records: partition.records,
-                        frame_bytes: allocation_bytes,
                         produce_version: header.api_version,
                         requires_all: request.acks == -1,
                     });

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use bytes::Bytes;
+
 /// Work that runs beside its starter on the same executor.
 pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -68,6 +70,10 @@ pub trait DiskFile: 'static {
     /// Resolves when the device has all of the bytes (not flushed). A short write is
     /// [`io::ErrorKind::StorageFull`].
     async fn write_at(&self, buffer: Rc<Self::Buffer>, position: u64) -> io::Result<()>;
+    /// Writes pieces of whole blocks, each in aligned memory
+    /// ([`aligned_blocks`](super::aligned::aligned_blocks)), one behind the other and without
+    /// copying them. Resolves as [`write_at`](Self::write_at).
+    async fn write_pieces_at(&self, pieces: Vec<Bytes>, position: u64) -> io::Result<()>;
     /// Any position and length; fewer bytes come back only at the end of the file.
     async fn read_at(&self, position: u64, len: usize) -> io::Result<Self::Bytes>;
     /// Resolves when all writes that completed before the call, and the size, are on stable media.

@@ -2,6 +2,7 @@
 //!
 //! Nothing above this module names glommio.
 
+pub mod aligned;
 pub mod bench_disk;
 pub mod disk;
 pub mod executor;

@@ -6,14 +6,17 @@
 
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, OwnedDmaFile, ReadResult};
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::side_ring;
 use crate::base::limits::DISK_BLOCK_BYTES;
 
 #[cfg(test)]
@@ -74,7 +77,9 @@ impl Disk for RealDisk {
             .create(mode == OpenMode::Create)
             .dma_open(path)
             .await?;
-        Ok(RealFile { file })
+        Ok(RealFile {
+            file: Rc::new(file),
+        })
     }
 
     async fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -166,7 +171,28 @@ fn write_whole(path: &PathBuf, contents: &[u8]) -> io::Result<()> {
 /// A segment file, opened with O_DIRECT.
 #[derive(Debug)]
 pub struct RealFile {
-    file: DmaFile,
+    file: Rc<DmaFile>,
+}
+
+/// The file's descriptor, which stays open as long as this lives.
+struct Descriptor(Rc<DmaFile>);
+
+#[allow(unsafe_code)]
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the file owns the descriptor and is kept.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
+
+fn check_written(written: usize, wanted: usize, position: u64) -> io::Result<()> {
+    if written == wanted {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::StorageFull,
+        format!("the device took {written} of {wanted} bytes at {position}"),
+    ))
 }
 
 /// Memory for one direct write.
@@ -224,14 +250,15 @@ impl DiskFile for RealFile {
     async fn write_at(&self, buffer: Rc<RealBuffer>, position: u64) -> io::Result<()> {
         let wanted = buffer.0.len();
         let written = self.file.write_rc_at(buffer.0.clone(), position).await?;
-        if written == wanted {
-            Ok(())
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                format!("the device took {written} of {wanted} bytes at {position}"),
-            ))
-        }
+        check_written(written, wanted, position)
+    }
+
+    async fn write_pieces_at(&self, pieces: Vec<Bytes>, position: u64) -> io::Result<()> {
+        let wanted = pieces.iter().map(Bytes::len).sum();
+        let descriptor = Descriptor(Rc::clone(&self.file));
+        let ring = side_ring::current()?;
+        let (written, _) = ring.writev_at(descriptor, pieces, position).await;
+        check_written(written?, wanted, position)
     }
 
     async fn read_at(&self, position: u64, len: usize) -> io::Result<RealBytes> {
@@ -278,7 +305,7 @@ impl DiskFile for RealFile {
             .unwrap_or_else(PoisonError::into_inner)
             .dup()?;
         Ok(Self {
-            file: DmaFile::from(owned),
+            file: Rc::new(DmaFile::from(owned)),
         })
     }
 }

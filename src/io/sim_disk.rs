@@ -15,6 +15,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_lite::future::{pending, yield_now};
 
 use super::disk::{Disk, DiskFile, OpenMode};
@@ -450,6 +451,15 @@ impl DiskFile for SimFile {
             bytes: buffer.to_vec(),
         };
         self.disk.change_file(self.inode, write).await
+    }
+
+    async fn write_pieces_at(&self, pieces: Vec<Bytes>, position: u64) -> io::Result<()> {
+        for piece in &pieces {
+            assert_eq!(piece.len() % DISK_BLOCK_BYTES, 0, "unaligned length");
+            let address = piece.as_ptr() as usize;
+            assert_eq!(address % DISK_BLOCK_BYTES, 0, "unaligned memory");
+        }
+        self.write_at(Rc::new(pieces.concat()), position).await
     }
 
     async fn read_at(&self, position: u64, len: usize) -> io::Result<Vec<u8>> {

@@ -41,8 +41,6 @@ pub enum FrameError {
 #[derive(Debug)]
 pub struct Frame {
     pub bytes: BytesMut,
-    /// The size of the allocation that `bytes` is a part of, which lives as long as any part.
-    pub allocation_bytes: usize,
     pub permits: Vec<Permit>,
 }
 
@@ -104,7 +102,6 @@ impl FrameReader {
         }
         Ok(Frame {
             bytes: self.buffer.split_to(len),
-            allocation_bytes: SOCKET_READ_BYTES_MAX,
             permits: Vec::new(),
         })
     }
@@ -144,7 +141,6 @@ impl FrameReader {
         self.read_bytes = SOCKET_READ_BYTES_MIN;
         Ok(Frame {
             bytes,
-            allocation_bytes: len,
             permits: charge.permits,
         })
     }

@@ -200,7 +200,6 @@ impl<D: Disk> Partition<D> {
     pub fn produce(
         &self,
         records: BytesMut,
-        frame_bytes: usize,
         produce_version: i16,
         now: TimestampMs,
     ) -> Result<Produced, PartitionError> {
@@ -242,7 +241,7 @@ impl<D: Disk> Partition<D> {
             }
         }
         let bytes = records.len() as u64;
-        let base_offset = self.append(records, frame_bytes, &valid, log_append_time, now)?;
+        let base_offset = self.append(records, &valid, log_append_time, now)?;
         let last_offset = base_offset.plus(i64::from(header.last_offset_delta));
         let record_count = u64::try_from(header.record_count).unwrap_or(0);
         Ok(self.produced(base_offset, last_offset, &config, now, record_count, bytes))
@@ -276,7 +275,6 @@ impl<D: Disk> Partition<D> {
     fn append(
         &self,
         mut records: BytesMut,
-        frame_bytes: usize,
         valid: &ValidBatch,
         log_append_time: bool,
         now: TimestampMs,
@@ -298,7 +296,6 @@ impl<D: Disk> Partition<D> {
         }
         let batch = AppendBatch {
             bytes: records.freeze(),
-            frame_bytes,
             base_offset,
             last_offset,
             max_timestamp,

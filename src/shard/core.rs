@@ -164,8 +164,7 @@ impl Shard {
                 if item.requires_all {
                     partition.check_in_sync()?;
                 }
-                let produced =
-                    partition.produce(item.records, item.frame_bytes, item.produce_version, now)?;
+                let produced = partition.produce(item.records, item.produce_version, now)?;
                 self.metrics
                     .count_append(produced.record_count, produced.bytes);
                 Ok((partition, produced))

@@ -58,8 +58,6 @@ pub enum CallReply {
 pub struct ProduceItem {
     pub key: PartitionKey,
     pub records: BytesMut,
-    /// The size of the allocation that `records` is a part of, in bytes.
-    pub frame_bytes: usize,
     pub produce_version: i16,
     /// Whether all replicas in sync must have the records, and be enough (acks=all).
     pub requires_all: bool,

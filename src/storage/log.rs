@@ -58,6 +58,8 @@ pub use reader::ReadOutcome;
 pub use recovery::RecoveryReport;
 pub use times::TimestampedOffset;
 
+const BLOCK: u64 = DISK_BLOCK_BYTES as u64;
+
 /// What the logs of one core share.
 pub struct CoreStorage<D: Disk> {
     pub disk: D,
@@ -118,6 +120,8 @@ pub struct LogConfig {
     pub preallocate_bytes_max: u64,
     /// What one write takes at most, in bytes (a larger batch goes alone).
     pub write_bytes_max: usize,
+    /// The same where the batches are written from where they lie, in bytes.
+    pub gathered_bytes_max: usize,
     /// Beyond so many unwritten bytes [`Log::wait_for_room`] waits.
     pub pending_bytes_max: usize,
     /// `flush.messages`: a flush is due after so many records. One: before each acknowledgement.
@@ -125,6 +129,9 @@ pub struct LogConfig {
     pub flush_messages: u64,
     /// Where so many bytes wait for the commit log, they go directly to the segment.
     pub direct_bytes_min: usize,
+    /// A batch of so many bytes is laid out in whole blocks, to be written without another copy. The
+    /// blocks of a smaller one would be much larger than itself.
+    pub placed_bytes_min: usize,
     /// What is pending is put into the segment in pieces of at least so many bytes.
     pub stage_bytes_min: usize,
 }
@@ -141,9 +148,11 @@ impl Default for LogConfig {
             // With the block that is repeated before it, a write fits a buffer of 1 MiB: such
             // writes cost a quarter less than those that just exceed a power of two.
             write_bytes_max: (1 << 20) - DISK_BLOCK_BYTES,
+            gathered_bytes_max: 2 << 20,
             pending_bytes_max: 8 << 20,
             flush_messages: 1,
             direct_bytes_min: 128 << 10,
+            placed_bytes_min: 32 << 10,
             stage_bytes_min: 32 << 10,
         }
     }

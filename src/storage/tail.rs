@@ -4,8 +4,9 @@
 //! the oldest of the core first; until then it stays whatever the budget says (logs bound their
 //! unwritten bytes themselves).
 //!
-//! A large batch shares the frame that it arrived in. A batch that is small, or a small part of
-//! its frame, is copied, so that a kibibyte cannot pin a mebibyte.
+//! Every batch is copied here from the frame that it came in, once: the copy is made while the
+//! batch is in the processor's cache, and the frame's memory is soon used again. A large batch is
+//! laid out as it will be in its segment, in whole blocks, so that it can be written from there.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,16 +15,10 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::base::Offset;
+use crate::io::aligned::aligned_blocks;
 
 #[cfg(test)]
 mod tests;
-
-/// Below this a batch is copied, in bytes: the copy costs less than what its frame may pin.
-const SHARE_BYTES_MIN: usize = 16 << 10;
-
-/// A batch is copied where its frame is more than this many times as large: what entries pin is
-/// at most this many times what they are charged.
-const SHARE_FRAME_RATIO_MAX: usize = 8;
 
 /// What an entry costs beside its bytes, in bytes: the entry, two references, an allocation's
 /// header.
@@ -38,27 +33,68 @@ pub struct TailEntry {
     pub base_offset: Offset,
     pub last_offset: Offset,
     pub len: usize,
-    bytes: RefCell<Option<Bytes>>,
+    memory: RefCell<Option<BatchMemory>>,
+    /// What it costs, in bytes.
+    charge: usize,
     written: Cell<bool>,
+}
+
+/// A batch in memory of its own.
+#[derive(Debug, Clone)]
+pub struct BatchMemory {
+    batch: Bytes,
+    blocks: Option<Bytes>,
+}
+
+impl BatchMemory {
+    pub fn copied(batch: &[u8]) -> Self {
+        Self {
+            batch: Bytes::copy_from_slice(batch),
+            blocks: None,
+        }
+    }
+
+    /// Laid out in whole blocks. `head` is what the segment has before the batch in its block.
+    pub fn placed(head: &[u8], batch: &[u8]) -> Self {
+        let blocks = aligned_blocks(&[head, batch]);
+        Self {
+            batch: blocks.slice(head.len()..head.len() + batch.len()),
+            blocks: Some(blocks),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.blocks.as_ref().map_or(self.batch.len(), Bytes::len)
+    }
 }
 
 impl TailEntry {
     /// The batch, unless it was evicted.
     pub fn bytes(&self) -> Option<Bytes> {
-        self.bytes.borrow().clone()
+        let memory = self.memory.borrow();
+        memory.as_ref().map(|memory| memory.batch.clone())
+    }
+
+    /// Whether the batch is laid out in whole blocks, and was not evicted.
+    pub fn is_placed(&self) -> bool {
+        let memory = self.memory.borrow();
+        memory
+            .as_ref()
+            .is_some_and(|memory| memory.blocks.is_some())
+    }
+
+    /// The blocks of a batch that is laid out in whole blocks, unless it was evicted.
+    pub fn blocks(&self) -> Option<Bytes> {
+        self.memory.borrow().as_ref()?.blocks.clone()
     }
 
     pub fn is_evicted(&self) -> bool {
-        self.bytes.borrow().is_none()
+        self.memory.borrow().is_none()
     }
 
     /// The device has the batch: it may be evicted from now on.
     pub fn mark_written(&self) {
         self.written.set(true);
-    }
-
-    fn charge(&self) -> usize {
-        self.len + ENTRY_OVERHEAD_BYTES
     }
 }
 
@@ -85,30 +121,22 @@ impl TailCache {
         self.used_bytes.get()
     }
 
-    /// Takes a batch in. `frame_bytes` is the size of the allocation that `bytes` is a part of.
+    /// Takes a batch in.
     pub fn insert(
         &self,
         base_offset: Offset,
         last_offset: Offset,
-        bytes: Bytes,
-        frame_bytes: usize,
+        memory: BatchMemory,
     ) -> Rc<TailEntry> {
-        let shares_frame =
-            bytes.len() >= SHARE_BYTES_MIN && frame_bytes / SHARE_FRAME_RATIO_MAX <= bytes.len();
-        let alone = frame_bytes <= bytes.len();
-        let bytes = if shares_frame || alone {
-            bytes
-        } else {
-            Bytes::copy_from_slice(&bytes)
-        };
         let entry = Rc::new(TailEntry {
             base_offset,
             last_offset,
-            len: bytes.len(),
-            bytes: RefCell::new(Some(bytes)),
+            len: memory.batch.len(),
+            charge: memory.len() + ENTRY_OVERHEAD_BYTES,
+            memory: RefCell::new(Some(memory)),
             written: Cell::new(false),
         });
-        self.used_bytes.set(self.used_bytes.get() + entry.charge());
+        self.used_bytes.set(self.used_bytes.get() + entry.charge);
         self.order.borrow_mut().push_back(entry.clone());
         self.evict();
         entry
@@ -116,9 +144,9 @@ impl TailCache {
 
     /// Gives an entry's memory back, for a log that is cut or deleted.
     pub fn release(&self, entry: &TailEntry) {
-        if entry.bytes.borrow_mut().take().is_some() {
+        if entry.memory.borrow_mut().take().is_some() {
             self.used_bytes
-                .set(self.used_bytes.get().saturating_sub(entry.charge()));
+                .set(self.used_bytes.get().saturating_sub(entry.charge));
         }
     }
 

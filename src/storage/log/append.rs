@@ -6,20 +6,18 @@ use bytes::Bytes;
 
 use super::segment::Segment;
 use super::writer::run_writer;
-use super::{Condition, Log, LogInner, LogState, Pending, Route};
+use super::{BLOCK, Condition, Log, LogInner, LogState, Pending, Route};
 use crate::base::{LeaderEpoch, Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile};
 use crate::storage::derived::DerivedState;
 use crate::storage::error::AppendError;
 use crate::storage::index::IndexedBatch;
+use crate::storage::tail::BatchMemory;
 
 /// One batch, validated, with its base offset and leader epoch set in its bytes.
 #[derive(Debug, Clone)]
 pub struct AppendBatch {
     pub bytes: Bytes,
-    /// The size of the allocation that `bytes` is a part of, in bytes; its own length where it is
-    /// alone.
-    pub frame_bytes: usize,
     pub base_offset: Offset,
     pub last_offset: Offset,
     pub max_timestamp: TimestampMs,
@@ -76,12 +74,17 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             );
         }
         segment.size_bytes.set(position + len as u64);
-        let entry = inner.core.tail.insert(
-            batch.base_offset,
-            batch.last_offset,
-            batch.bytes,
-            batch.frame_bytes,
-        );
+        let head = if len >= state.config.placed_bytes_min {
+            state.block_head(segment.base, position)
+        } else {
+            None
+        };
+        let memory = match head {
+            Some(head) => BatchMemory::placed(&head, &batch.bytes),
+            None => BatchMemory::copied(&batch.bytes),
+        };
+        let tail = &inner.core.tail;
+        let entry = tail.insert(batch.base_offset, batch.last_offset, memory);
         state.drop_evicted();
         state.tail.push_back(entry.clone());
         state.pending.push_back(Pending {
@@ -157,6 +160,27 @@ impl<F: DiskFile> LogState<F> {
             || age_ms > self.config.segment_ms
             || index.is_full(self.config.segment_index_bytes)
             || relative > i64::from(i32::MAX)
+    }
+
+    /// What the segment has before `position` in the block of it, where memory holds that: the end
+    /// of the last batches.
+    fn block_head(&self, segment_base: Offset, position: u64) -> Option<Vec<u8>> {
+        let mut missing = (position % BLOCK) as usize;
+        let mut pieces = Vec::new();
+        for entry in self.tail.iter().rev() {
+            if missing == 0 {
+                break;
+            }
+            if entry.base_offset < segment_base {
+                return None;
+            }
+            let bytes = entry.bytes()?;
+            let taken = bytes.len().min(missing);
+            pieces.push(bytes.slice(bytes.len() - taken..));
+            missing -= taken;
+        }
+        pieces.reverse();
+        (missing == 0).then(|| pieces.concat())
     }
 
     /// Forgets the entries at the front that the cache has evicted.

@@ -25,7 +25,6 @@ fn batch_at(base: Offset, records: i32, payload_bytes: usize) -> AppendBatch {
         base.0 as u64,
     ));
     AppendBatch {
-        frame_bytes: bytes.len(),
         bytes,
         base_offset: base,
         last_offset: base.plus(i64::from(records) - 1),

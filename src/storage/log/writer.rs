@@ -19,19 +19,18 @@ use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 
+use bytes::Bytes;
 use futures_lite::future::zip;
 
 use super::member::ReferenceBuilder;
 use super::segment::{OpenFile, Segment};
-use super::{Condition, LogInner, LogState, Mark, Route};
+use super::{BLOCK, Condition, LogInner, LogState, Mark, Route};
 use crate::base::Offset;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 use crate::storage::commit::format::{EntryPlace, Reference};
 use crate::storage::derived::DerivedState;
 use crate::storage::tail::TailEntry;
-
-const BLOCK: u64 = DISK_BLOCK_BYTES as u64;
 
 /// Writes and flushes until nothing is pending.
 pub(super) async fn run_writer<D: Disk, S: DerivedState>(inner: Rc<LogInner<D, S>>) {
@@ -73,6 +72,37 @@ struct Group<F: DiskFile> {
     /// Where the bytes of the write begin and end in the file.
     start: u64,
     end: u64,
+}
+
+impl<F: DiskFile> Group<F> {
+    /// The group's blocks as they lie in memory, where all of its batches are laid out in whole
+    /// blocks, and what is in the last, partly filled one. A block that two batches share is in
+    /// both of their memories; the later one has all of it.
+    fn placed_blocks(&self) -> Option<(Vec<Bytes>, Vec<u8>)> {
+        let (_, first_position) = self.entries.first()?;
+        let (last, last_position) = self.entries.last()?;
+        let end = last_position + last.len as u64;
+        if *first_position != self.start || end != self.end {
+            return None;
+        }
+        let mut pieces = Vec::with_capacity(self.entries.len());
+        let mut last_block = Vec::new();
+        for (entry, position) in &self.entries {
+            let blocks = entry.blocks()?;
+            let used_bytes = (position % BLOCK) as usize + entry.len;
+            let whole_bytes = used_bytes - used_bytes % DISK_BLOCK_BYTES;
+            let is_last = position == last_position;
+            if is_last {
+                last_block = blocks.get(whole_bytes..used_bytes)?.to_vec();
+            }
+            pieces.push(if is_last {
+                blocks
+            } else {
+                blocks.slice(..whole_bytes)
+            });
+        }
+        Some((pieces, last_block))
+    }
 }
 
 /// A write that is complete.
@@ -164,7 +194,11 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         } else {
             Offset(i64::MAX)
         };
-        let write_bytes_max = state.config.write_bytes_max as u64;
+        let config = &state.config;
+        let (write_bytes_max, gathered_bytes_max) = (
+            config.write_bytes_max as u64,
+            config.gathered_bytes_max as u64,
+        );
         let start = segment.staged_bytes.get();
         let mut group = Group {
             segment,
@@ -174,9 +208,14 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         };
         for next in &state.pending {
             let end = next.end_position();
+            let bytes_max = if next.entry.is_placed() {
+                gathered_bytes_max
+            } else {
+                write_bytes_max
+            };
             if next.segment.base != group.segment.base
                 || next.entry.last_offset >= below
-                || (!group.entries.is_empty() && end - start > write_bytes_max)
+                || (!group.entries.is_empty() && end - start > bytes_max)
             {
                 break;
             }
@@ -225,13 +264,34 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let segment = &group.segment;
         let file = self.open_for_writing(segment).await?;
         let first_block = group.start - group.start % BLOCK;
+        let end_block = group.end.next_multiple_of(BLOCK);
+        self.preallocate(segment, &file.file, end_block).await?;
+        let last_block = match group.placed_blocks() {
+            Some((pieces, last_block)) => {
+                file.file.write_pieces_at(pieces, first_block).await?;
+                last_block
+            }
+            None => self.write_copied(group, &file.file, first_block).await?,
+        };
+        if end_block > segment.allocated_bytes.get() {
+            segment.allocated_bytes.set(end_block);
+        }
+        self.state.borrow_mut().tail_block = Some(last_block);
+        Ok(file)
+    }
+
+    /// Writes the group from a buffer of its own; returns what is in the last, partly filled block.
+    async fn write_copied(
+        &self,
+        group: &Group<D::File>,
+        file: &D::File,
+        first_block: u64,
+    ) -> io::Result<Vec<u8>> {
         let head_bytes = (group.start - first_block) as usize;
-        let head = self.tail_block(&file.file, first_block, head_bytes).await?;
+        let head = self.tail_block(file, first_block, head_bytes).await?;
         let used_bytes = (group.end - first_block) as usize;
         let write_bytes = used_bytes.next_multiple_of(DISK_BLOCK_BYTES);
-        self.preallocate(segment, &file.file, first_block + write_bytes as u64)
-            .await?;
-        let mut buffer = file.file.allocate(write_bytes);
+        let mut buffer = file.allocate(write_bytes);
         let mut at = head_bytes;
         buffer[..head_bytes].copy_from_slice(&head);
         for (entry, position) in &group.entries {
@@ -245,14 +305,9 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         }
         buffer[used_bytes..].fill(0);
         let buffer = Rc::new(buffer);
-        file.file.write_at(buffer.clone(), first_block).await?;
-        let end_block = first_block + write_bytes as u64;
-        if end_block > segment.allocated_bytes.get() {
-            segment.allocated_bytes.set(end_block);
-        }
+        file.write_at(buffer.clone(), first_block).await?;
         let kept_from = used_bytes - used_bytes % DISK_BLOCK_BYTES;
-        self.state.borrow_mut().tail_block = Some(buffer[kept_from..used_bytes].to_vec());
-        Ok(file)
+        Ok(buffer[kept_from..used_bytes].to_vec())
     }
 
     /// The bytes before the write in its first block: remembered, or read after a restart.

@@ -155,7 +155,6 @@ fn segments_roll_by_size_age_and_offset_range() {
             let base = opened.log.log_end_offset();
             let bytes = batch(base, records, 100, TimestampMs(timestamp), 1);
             let appended = AppendBatch {
-                frame_bytes: bytes.len(),
                 bytes: Bytes::from(bytes),
                 base_offset: base,
                 last_offset: base.plus(i64::from(records) - 1),

@@ -74,6 +74,8 @@ pub fn small_segments() -> LogConfig {
         preallocate_bytes_min: 4096,
         preallocate_bytes_max: 8192,
         write_bytes_max: 6_000,
+        gathered_bytes_max: 12_000,
+        placed_bytes_min: 1_500,
         ..LogConfig::default()
     }
 }
