@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, OwnedDmaFile, ReadResult};
 
-use rustix::fs::{Advice, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::disk::{Disk, DiskFile, OpenMode};
 use super::splice::SpliceSource;
@@ -231,7 +231,6 @@ impl SharedFile {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
-        rustix::fs::fadvise(&descriptor, 0, None, Advice::Sequential)?;
         Ok(SpliceSource::new(descriptor))
     }
 }

@@ -194,15 +194,17 @@ async fn drain(
         let at_once = left.min(SPLICED_AT_ONCE_BYTES_MAX);
         match socket.splice_from(&reader, at_once, more || at_once < left) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(sent) => left = left.saturating_sub(sent),
+            Ok(sent) => {
+                left = left.saturating_sub(sent);
+                // A fast peer's socket is always writable: let the ring and the others have a turn.
+                executor::yield_to_ring().await;
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 ring.poll(Rc::clone(socket), PollFlags::OUT).await?;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        // A fast peer's socket is always writable.
-        executor::yield_if_needed().await;
     }
     Ok(())
 }
