@@ -20,6 +20,33 @@ pub const COPIED_PIECE_BYTES_MAX: usize = 16 * 1024;
 /// full rate with one read ahead, small enough to bound what a connection holds.
 pub const FILE_READ_BYTES: usize = 512 * 1024;
 
+/// A stretch of a segment of at least so many bytes is spliced to the socket; below it a direct read
+/// and a copy cost less than the pipe's system calls.
+pub const SPLICED_BYTES_MIN: u64 = 64 << 10;
+
+/// What a pipe between file and socket holds, in bytes: the most that an ordinary user may ask for
+/// (`fs.pipe-max-size`), since each filling costs a round through the side ring.
+pub const PIPE_BYTES: usize = 1 << 20;
+
+/// Pipes of one reply: one is filled while the other drains.
+pub const PIPES_PER_REPLY_MAX: usize = 2;
+
+/// Pipes of an executor and of the process. `fs.pipe-user-pages-soft` gives a user 64 MiB for all
+/// pipes of all processes; we take half at most. Beyond it replies are read and copied.
+pub const PIPES_PER_EXECUTOR_MAX: usize = 16;
+pub const PIPES_PER_PROCESS_MAX: usize = 32;
+
+/// Empty pipes that an executor keeps open; more are closed.
+pub const IDLE_PIPES_PER_EXECUTOR_MAX: usize = 4;
+
+/// What one call moves from a pipe to a socket, in bytes: over loopback it does the receiver's work
+/// too, and other tasks wait meanwhile.
+pub const SPLICED_AT_ONCE_BYTES_MAX: usize = 256 << 10;
+
+/// The page cache keeps so many bytes behind a reader of spliced data, which the socket may still
+/// hold; what lies before is dropped.
+pub const CACHED_BEHIND_READER_BYTES: u64 = 4 << 20;
+
 /// Frames up to this size, in bytes, are cut out of a connection's shared read buffer; larger ones
 /// get a buffer of their own, which becomes the log's memory without a copy.
 pub const SMALL_FRAME_BYTES_MAX: usize = 32 * 1024;
@@ -40,13 +67,24 @@ pub const FRAME_BUDGET_WAIT_MS_MAX: u64 = 10_000;
 /// Requests of one connection that may be unanswered; beyond it the broker stops reading from it.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = 64;
 
-/// Bytes in memory of unsent replies of one connection; beyond it the broker starts no further
-/// request of it. A single reply may be larger.
+/// Bytes in memory of unsent replies of one connection, and those that its unanswered fetches ask
+/// for; beyond it the broker starts no further request of it. A single reply may be larger.
 pub const UNSENT_REPLY_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes in memory of unsent replies of one core: tail cache and pending memory that slow readers
+/// keep alive are among them. Beyond it a connection's next request waits until its own replies are
+/// sent, and a fetch brings at most [`FETCH_BYTES_OVER_LIMIT`] beside its first batch.
+pub const UNSENT_REPLY_BYTES_PER_CORE_MAX: usize = 256 << 20;
+
+/// What a fetch brings at most, in bytes, while the core holds too many unsent replies.
+pub const FETCH_BYTES_OVER_LIMIT: usize = 256 << 10;
 
 /// Replies of one connection that are ready are sent together until they are so many bytes.
 pub const GATHERED_REPLY_BYTES_MAX: u64 = 64 << 10;
 
+const _: () = assert!(PIPES_PER_PROCESS_MAX * PIPE_BYTES <= (16_384 / 2) * DISK_BLOCK_BYTES);
+const _: () = assert!(PIPES_PER_REPLY_MAX <= PIPES_PER_EXECUTOR_MAX);
+const _: () = assert!(UNSENT_REPLY_BYTES_MAX <= UNSENT_REPLY_BYTES_PER_CORE_MAX);
 const _: () = assert!(SOCKET_READ_BYTES_MIN <= SOCKET_READ_BYTES_MAX);
 const _: () = assert!(SMALL_FRAME_BYTES_MAX <= SOCKET_READ_BYTES_MAX);
 

@@ -11,7 +11,7 @@ use super::errors::ResponseError;
 use super::{Broker, configs, fetch, metadata, offsets, produce, producer_ids, topics};
 use crate::io::disk::Disk;
 use crate::io::executor;
-use crate::net::{ConnectionContext, Frame, Outcome, Reply, Service, Started};
+use crate::net::{ConnectionContext, Frame, Outcome, Reply, ReplyCharge, Service, Started};
 use crate::protocol::api_versions::{self, ClientSoftware};
 use crate::protocol::fetch::FetchRequest;
 use crate::protocol::frame::{RequestHeader, encode_response};
@@ -26,14 +26,19 @@ pub type BrokerStarted = Started<SharedFile>;
 pub struct BrokerService(pub Rc<Broker>);
 
 impl Service<<ShardDisk as Disk>::File> for BrokerService {
-    async fn start(&self, context: &ConnectionContext, frame: Frame) -> BrokerStarted {
+    async fn start(
+        &self,
+        context: &ConnectionContext,
+        frame: Frame,
+        charge: &Rc<ReplyCharge>,
+    ) -> BrokerStarted {
         let header = match RequestHeader::parse(&frame.bytes) {
             Ok(header) => header,
             Err(error) => return close(format!("a malformed request header: {error}")),
         };
         let api_key = header.api_key;
         self.0.shard().metrics().count_request(api_key);
-        let started = self.start_parsed(header, frame).await;
+        let started = self.start_parsed(header, frame, charge).await;
         if let Started::Done(Outcome::Close(reason)) = &started {
             self.0.shard().metrics().count_error(api_key);
             warn!(peer = %context.peer, reason, "closing a connection");
@@ -55,7 +60,12 @@ fn done(bytes: Bytes) -> BrokerStarted {
 }
 
 impl BrokerService {
-    async fn start_parsed(&self, header: RequestHeader, frame: Frame) -> BrokerStarted {
+    async fn start_parsed(
+        &self,
+        header: RequestHeader,
+        frame: Frame,
+        charge: &Rc<ReplyCharge>,
+    ) -> BrokerStarted {
         let Some(api) = versions::find(header.api_key) else {
             return close(format!(
                 "API key {} (version {}) is not served: see the answer to ApiVersions",
@@ -75,7 +85,7 @@ impl BrokerService {
         }
         match api.key {
             ApiKey::Produce => produce::produce(&self.0, header, frame).await,
-            ApiKey::Fetch => self.start_fetch(header, frame),
+            ApiKey::Fetch => self.start_fetch(header, frame, charge),
             // The rest is rare and short: one at a time on a connection, as in Kafka.
             _ => match self.answer(api.key, &header, frame).await {
                 Ok(bytes) => done(bytes),
@@ -85,11 +95,26 @@ impl BrokerService {
     }
 
     /// A fetch may wait: it goes on in a task while the connection's next requests start.
-    fn start_fetch(&self, header: RequestHeader, frame: Frame) -> BrokerStarted {
+    fn start_fetch(
+        &self,
+        header: RequestHeader,
+        frame: Frame,
+        charge: &Rc<ReplyCharge>,
+    ) -> BrokerStarted {
         let body = frame.bytes.get(header.body_start..).unwrap_or_default();
         match FetchRequest::decode(body, header.api_version) {
             Ok(request) => {
-                let task = executor::spawn_local(fetch::fetch(Rc::clone(&self.0), header, request));
+                let (broker, charge) = (Rc::clone(&self.0), Rc::clone(charge));
+                let bytes_max = fetch::response_bytes_max(&broker, &request, charge.is_core_over());
+                charge.expect(bytes_max);
+                let task = executor::spawn_local(async move {
+                    let outcome = fetch::fetch(broker, header, request, bytes_max).await;
+                    if let Outcome::Reply(reply) = &outcome {
+                        // From now on, not only when its turn to be sent has come.
+                        charge.settle(reply.memory_bytes());
+                    }
+                    outcome
+                });
                 Started::Pending(Box::pin(task))
             }
             Err(error) => close(format!("a malformed Fetch request: {error}")),

@@ -13,7 +13,7 @@ use super::fetch_session::{
     SessionError,
 };
 use super::{Broker, find_topic, key_of};
-use crate::base::limits::FETCH_RESPONSE_BYTES_MAX;
+use crate::base::limits::{FETCH_BYTES_OVER_LIMIT, FETCH_RESPONSE_BYTES_MAX};
 use crate::base::{Offset, TimestampMs, TopicId};
 use crate::cluster::MetadataImage;
 use crate::io::disk::Extent;
@@ -48,17 +48,30 @@ struct Terms {
 /// What came of one partition: what was read, or a code.
 type Found = Result<PartitionRead, ResponseError>;
 
+/// The most records that a request gets, in bytes, a first batch apart; little while the core holds
+/// too many unsent replies.
+pub fn response_bytes_max(broker: &Broker, request: &FetchRequest, is_core_over: bool) -> usize {
+    let limit = if is_core_over {
+        FETCH_BYTES_OVER_LIMIT
+    } else {
+        FETCH_RESPONSE_BYTES_MAX
+    };
+    usize::try_from(request.max_bytes)
+        .unwrap_or(0)
+        .min(broker.config().fetch_max_bytes)
+        .min(limit)
+}
+
+/// Answers with `bytes_max` bytes of records at most, a first batch apart.
 pub async fn fetch(
     broker: Rc<Broker>,
     header: RequestHeader,
     request: FetchRequest,
+    bytes_max: usize,
 ) -> BrokerOutcome {
     let terms = Terms {
         bytes_min: u64::try_from(request.min_bytes).unwrap_or(0),
-        bytes_max: usize::try_from(request.max_bytes)
-            .unwrap_or(0)
-            .min(broker.config().fetch_max_bytes)
-            .min(FETCH_RESPONSE_BYTES_MAX),
+        bytes_max,
         deadline: Instant::now()
             + Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         isolation: if request.isolation_level == READ_COMMITTED {

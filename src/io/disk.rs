@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use super::splice::SpliceSource;
+
 /// Work that runs beside its starter on the same executor.
 pub type LocalTask = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -84,6 +86,8 @@ pub trait DiskFile: 'static {
     async fn truncate(&self, len: u64) -> io::Result<()>;
     async fn size(&self) -> io::Result<u64>;
     fn share(&self) -> io::Result<Self::Shared>;
+    /// What the kernel can splice the file from; nothing where it cannot.
+    fn splice_source(shared: &Self::Shared) -> Option<SpliceSource>;
     /// The handle, brought to this executor.
     fn from_shared(shared: &Self::Shared) -> io::Result<Self>
     where

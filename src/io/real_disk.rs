@@ -1,7 +1,8 @@
 //! The disk trait on the kernel: direct I/O through the executor's io_uring, and directory work on
 //! the executor's helper thread, where it cannot stall the core.
 //!
-//! Absent: buffered I/O on segments. Small files (indexes, checkpoints) go through the page cache
+//! Absent: buffered writes to segments; buffered reads are spliced only ([`splice`](super::splice)).
+//! Small files (indexes, checkpoints) go through the page cache
 //! and are flushed before their call resolves.
 
 use std::io::{self, Write};
@@ -10,13 +11,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, OwnedDmaFile, ReadResult};
 
+use rustix::fs::{Mode, OFlags};
+
 use super::disk::{Disk, DiskFile, OpenMode};
 use super::side_ring;
+use super::splice::SpliceSource;
 use crate::base::limits::DISK_BLOCK_BYTES;
 
 #[cfg(test)]
@@ -235,7 +239,26 @@ impl Deref for RealBytes {
 
 /// An open file that may cross to another core: the descriptor is closed with the last clone.
 #[derive(Debug, Clone)]
-pub struct RealShared(Arc<Mutex<OwnedDmaFile>>);
+pub struct RealShared(Arc<SharedFile>);
+
+#[derive(Debug)]
+struct SharedFile {
+    file: Mutex<OwnedDmaFile>,
+    /// Opened at the first use; nothing where that failed.
+    splice_source: OnceLock<Option<SpliceSource>>,
+}
+
+impl SharedFile {
+    /// The same file once more, without O_DIRECT: only such a descriptor is spliced from the page
+    /// cache. Nothing of the file is read by it.
+    fn open_splice_source(&self) -> io::Result<SpliceSource> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(SpliceSource::new(descriptor))
+    }
+}
 
 impl DiskFile for RealFile {
     type Buffer = RealBuffer;
@@ -295,12 +318,23 @@ impl DiskFile for RealFile {
 
     fn share(&self) -> io::Result<RealShared> {
         let duplicate = OwnedDmaFile::from(self.file.dup()?);
-        Ok(RealShared(Arc::new(Mutex::new(duplicate))))
+        Ok(RealShared(Arc::new(SharedFile {
+            file: Mutex::new(duplicate),
+            splice_source: OnceLock::new(),
+        })))
+    }
+
+    fn splice_source(shared: &RealShared) -> Option<SpliceSource> {
+        let source = &shared.0.splice_source;
+        source
+            .get_or_init(|| shared.0.open_splice_source().ok())
+            .clone()
     }
 
     fn from_shared(shared: &RealShared) -> io::Result<Self> {
         let owned = shared
             .0
+            .file
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .dup()?;

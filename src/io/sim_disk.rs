@@ -19,6 +19,7 @@ use bytes::Bytes;
 use futures_lite::future::{pending, yield_now};
 
 use super::disk::{Disk, DiskFile, OpenMode};
+use super::splice::SpliceSource;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use image::{ChangeKind, Dir, File, Inode, NameChanges, ROOT, SimState, apply, names, set_name};
 
@@ -497,6 +498,10 @@ impl DiskFile for SimFile {
 
     fn share(&self) -> io::Result<SimFile> {
         Ok(self.clone())
+    }
+
+    fn splice_source(_shared: &SimFile) -> Option<SpliceSource> {
+        None
     }
 
     fn from_shared(shared: &SimFile) -> io::Result<Self> {

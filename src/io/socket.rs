@@ -18,6 +18,9 @@ use rustix::net::{
     self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType,
     ipproto,
 };
+use rustix::pipe::{SpliceFlags, splice};
+
+use super::pipe::PipeReader;
 
 /// Connections that the kernel may hold between two calls of `accept`.
 const LISTEN_BACKLOG: i32 = 1024;
@@ -181,6 +184,16 @@ impl Socket {
 
     fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut *self.stream.borrow_mut()).poll_write(context, bytes)
+    }
+
+    /// Moves bytes of a pipe into the socket's queue without waiting. `more` follow soon.
+    ///
+    /// # Errors
+    /// `WouldBlock` where the queue is full.
+    pub fn splice_from(&self, pipe: &PipeReader, len: usize, more: bool) -> io::Result<usize> {
+        let mut flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+        flags.set(SpliceFlags::MORE, more);
+        Ok(splice(pipe, None, self, None, len, flags)?)
     }
 
     /// Ends both directions: a pending read or write on another task returns.

@@ -18,9 +18,8 @@ use tracing::debug;
 
 use super::frame_reader::{Frame, FrameError, FrameReader};
 use super::reply::{self, Reply};
-use crate::base::limits::{
-    GATHERED_REPLY_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX, UNSENT_REPLY_BYTES_MAX,
-};
+use super::unsent::{ConnectionUnsent, CoreUnsent, ReplyCharge};
+use crate::base::limits::{GATHERED_REPLY_BYTES_MAX, IN_FLIGHT_REQUESTS_MAX};
 use crate::io::disk::DiskFile;
 use crate::io::executor;
 use crate::io::local::{Notify, Semaphore};
@@ -54,8 +53,14 @@ pub enum Started<S> {
 #[allow(async_fn_in_trait)] // stays on one thread
 pub trait Service<F: DiskFile>: 'static {
     /// Called in the order of the requests, one at a time. Returns as soon as the next request may
-    /// start; what remains of this one is in [`Started::Pending`].
-    async fn start(&self, context: &ConnectionContext, frame: Frame) -> Started<F::Shared>;
+    /// start; what remains of this one is in [`Started::Pending`]. A reply that may be large and is
+    /// there before it is asked for tells `charge` its size.
+    async fn start(
+        &self,
+        context: &ConnectionContext,
+        frame: Frame,
+        charge: &Rc<ReplyCharge>,
+    ) -> Started<F::Shared>;
     /// Bytes that were received and sent, for the metrics.
     fn count_bytes(&self, received: u64, sent: u64);
 }
@@ -66,6 +71,7 @@ pub async fn serve_connection<F: DiskFile, S: Service<F>>(
     service: Rc<S>,
     frame_bytes_max: usize,
     budget: Semaphore,
+    core_unsent: Rc<CoreUnsent>,
 ) -> FrameError {
     let context = ConnectionContext {
         peer: socket.peer(),
@@ -77,16 +83,18 @@ pub async fn serve_connection<F: DiskFile, S: Service<F>>(
         Rc::clone(&outbound),
         Rc::clone(&service),
     ));
+    let unsent = ConnectionUnsent::new(core_unsent);
     let mut reader = FrameReader::new(Rc::clone(&socket), frame_bytes_max, budget);
     let end = loop {
-        outbound.wait_for_room().await;
+        outbound.wait_for_room(&unsent).await;
         let frame = match reader.next().await {
             Ok(frame) => frame,
             Err(end) => break end,
         };
         service.count_bytes(frame.bytes.len() as u64 + 4, 0);
-        let started = service.start(&context, frame).await;
-        outbound.push(started);
+        let charge = Rc::new(unsent.charge());
+        let started = service.start(&context, frame, &charge).await;
+        outbound.push(Queued { started, charge });
     };
     // What was started goes on (acks=0 counts), but nobody reads replies any more: a parked fetch
     // must not keep the connection for its whole wait.
@@ -96,10 +104,23 @@ pub async fn serve_connection<F: DiskFile, S: Service<F>>(
     end
 }
 
+/// A started request and what its reply is charged with.
+struct Queued<S> {
+    started: Started<S>,
+    charge: Rc<ReplyCharge>,
+}
+
+/// Replies that are sent together, with what they are charged with.
+struct Batch<S> {
+    reply: Reply<S>,
+    charges: Vec<Rc<ReplyCharge>>,
+    /// Why the connection is to be closed then.
+    close: Option<String>,
+}
+
 /// Started requests in order, between the two tasks.
 struct Outbound<F: DiskFile> {
-    queue: RefCell<VecDeque<Started<F::Shared>>>,
-    unsent_bytes: Cell<usize>,
+    queue: RefCell<VecDeque<Queued<F::Shared>>>,
     finished: Cell<bool>,
     added: Notify,
     taken: Notify,
@@ -109,7 +130,6 @@ impl<F: DiskFile> Default for Outbound<F> {
     fn default() -> Self {
         Self {
             queue: RefCell::default(),
-            unsent_bytes: Cell::new(0),
             finished: Cell::new(false),
             added: Notify::new(),
             taken: Notify::new(),
@@ -118,12 +138,11 @@ impl<F: DiskFile> Default for Outbound<F> {
 }
 
 impl<F: DiskFile> Outbound<F> {
-    fn push(&self, started: Started<F::Shared>) {
-        if let Started::Done(Outcome::Reply(reply)) = &started {
-            self.unsent_bytes
-                .set(self.unsent_bytes.get() + reply.memory_bytes());
+    fn push(&self, queued: Queued<F::Shared>) {
+        if let Started::Done(outcome) = &queued.started {
+            settle(&queued.charge, outcome);
         }
-        self.queue.borrow_mut().push_back(started);
+        self.queue.borrow_mut().push_back(queued);
         self.added.notify_all();
     }
 
@@ -132,22 +151,31 @@ impl<F: DiskFile> Outbound<F> {
         self.added.notify_all();
     }
 
-    async fn wait_for_room(&self) {
-        while !self.finished.get()
-            && (self.queue.borrow().len() >= IN_FLIGHT_REQUESTS_MAX
-                || self.unsent_bytes.get() >= UNSENT_REPLY_BYTES_MAX)
-        {
-            self.taken.notified().await;
+    async fn wait_for_room(&self, unsent: &ConnectionUnsent) {
+        loop {
+            let taken = self.taken.notified();
+            if self.finished.get()
+                || (self.queue.borrow().len() < IN_FLIGHT_REQUESTS_MAX && unsent.has_room())
+            {
+                return;
+            }
+            futures_lite::future::or(taken, unsent.changed()).await;
         }
     }
 
     /// The oldest request's outcome, or none when the connection has ended.
-    async fn next(&self) -> Option<Outcome<F::Shared>> {
+    async fn next(&self) -> Option<(Outcome<F::Shared>, Rc<ReplyCharge>)> {
         loop {
-            let started = self.queue.borrow_mut().pop_front();
-            match started {
-                Some(Started::Done(outcome)) => return Some(self.taken_out(outcome)),
-                Some(Started::Pending(pending)) => return Some(pending.await),
+            let queued = self.queue.borrow_mut().pop_front();
+            match queued {
+                Some(Queued { started, charge }) => {
+                    let outcome = match started {
+                        Started::Done(outcome) => outcome,
+                        Started::Pending(pending) => pending.await,
+                    };
+                    settle(&charge, &outcome);
+                    return Some((outcome, charge));
+                }
                 None if self.finished.get() => return None,
                 None => self.added.notified().await,
             }
@@ -155,50 +183,62 @@ impl<F: DiskFile> Outbound<F> {
     }
 
     /// The oldest request's outcome, where it is there already.
-    async fn next_ready(&self) -> Option<Outcome<F::Shared>> {
-        let started = self.queue.borrow_mut().pop_front()?;
+    async fn next_ready(&self) -> Option<(Outcome<F::Shared>, Rc<ReplyCharge>)> {
+        let Queued { started, charge } = self.queue.borrow_mut().pop_front()?;
         let mut pending = match started {
-            Started::Done(outcome) => return Some(self.taken_out(outcome)),
+            Started::Done(outcome) => return Some((outcome, charge)),
             Started::Pending(pending) => pending,
         };
-        let outcome = poll_once(&mut pending).await;
-        if outcome.is_none() {
-            self.queue
-                .borrow_mut()
-                .push_front(Started::Pending(pending));
+        match poll_once(&mut pending).await {
+            Some(outcome) => {
+                settle(&charge, &outcome);
+                Some((outcome, charge))
+            }
+            None => {
+                let started = Started::Pending(pending);
+                let mut queue = self.queue.borrow_mut();
+                queue.push_front(Queued { started, charge });
+                None
+            }
         }
-        outcome
     }
 
-    fn taken_out(&self, outcome: Outcome<F::Shared>) -> Outcome<F::Shared> {
-        if let Outcome::Reply(reply) = &outcome {
-            let unsent_bytes = self.unsent_bytes.get() - reply.memory_bytes();
-            self.unsent_bytes.set(unsent_bytes);
-        }
-        outcome
-    }
-
-    /// The outcomes that are there, as one reply, and why the connection is to be closed then.
-    async fn gather(&self, first: Outcome<F::Shared>) -> (Reply<F::Shared>, Option<String>) {
-        let mut gathered = Reply { pieces: Vec::new() };
+    /// The outcomes that are there, as one reply.
+    async fn gather(&self, first: (Outcome<F::Shared>, Rc<ReplyCharge>)) -> Batch<F::Shared> {
+        let mut batch = Batch {
+            reply: Reply { pieces: Vec::new() },
+            charges: Vec::new(),
+            close: None,
+        };
         let mut gathered_bytes = 0;
         let mut next = Some(first);
-        while let Some(outcome) = next {
+        while let Some((outcome, charge)) = next {
             match outcome {
                 Outcome::Reply(mut reply) => {
                     gathered_bytes += reply.len();
-                    gathered.pieces.append(&mut reply.pieces);
+                    batch.reply.pieces.append(&mut reply.pieces);
+                    batch.charges.push(charge);
                 }
                 Outcome::Nothing => {}
-                Outcome::Close(reason) => return (gathered, Some(reason)),
+                Outcome::Close(reason) => {
+                    batch.close = Some(reason);
+                    break;
+                }
             }
             if gathered_bytes >= GATHERED_REPLY_BYTES_MAX {
                 break;
             }
             next = self.next_ready().await;
         }
-        (gathered, None)
+        batch
     }
+}
+
+fn settle<S>(charge: &ReplyCharge, outcome: &Outcome<S>) {
+    charge.settle(match outcome {
+        Outcome::Reply(reply) => reply.memory_bytes(),
+        Outcome::Nothing | Outcome::Close(_) => 0,
+    });
 }
 
 async fn write_replies<F: DiskFile, S: Service<F>>(
@@ -208,14 +248,15 @@ async fn write_replies<F: DiskFile, S: Service<F>>(
 ) {
     while let Some(outcome) = outbound.next().await {
         // A flush makes many replies ready at once: one system call sends them.
-        let (reply, close) = outbound.gather(outcome).await;
-        let failure = match reply::send::<F>(&socket, reply).await {
+        let batch = outbound.gather(outcome).await;
+        let failure = match reply::send::<F>(&socket, batch.reply).await {
             Ok(sent_bytes) => {
                 service.count_bytes(0, sent_bytes);
-                close
+                batch.close
             }
             Err(error) => Some(error.to_string()),
         };
+        drop(batch.charges);
         outbound.taken.notify_all();
         if let Some(reason) = failure {
             debug!(peer = %socket.peer(), reason, "closing a connection");

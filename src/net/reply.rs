@@ -1,12 +1,15 @@
-//! A response on its way out: small pieces from memory, large ones by reference.
+//! A response on its way out: small pieces from memory, large ones by reference, spliced from their
+//! file where the kernel can do it.
 
 use std::io;
+use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::base::limits::{COPIED_PIECE_BYTES_MAX, FILE_READ_BYTES};
+use crate::base::limits::{COPIED_PIECE_BYTES_MAX, FILE_READ_BYTES, SPLICED_BYTES_MIN};
 use crate::io::disk::{DiskFile, Extent};
 use crate::io::socket::Socket;
+use crate::io::splice::{SpliceSource, Splicer};
 
 /// The bytes of one response frame, its length prefix included, in order. `S` is a file that can
 /// cross cores ([`DiskFile::Shared`]).
@@ -42,11 +45,20 @@ impl<S> Reply<S> {
 }
 
 /// Sends a reply. After an error the stream is in the middle of a frame: the caller closes it.
-pub async fn send<F: DiskFile>(socket: &Socket, reply: Reply<F::Shared>) -> io::Result<u64> {
+pub async fn send<F: DiskFile>(socket: &Rc<Socket>, reply: Reply<F::Shared>) -> io::Result<u64> {
     let mut gathered = Gathered::default();
     let mut sent_bytes = 0;
+    let mut splicer = Splicer::default();
+    for piece in &reply.pieces {
+        if let Extent::File { position, len, .. } = piece
+            && let Some(source) = spliced_from::<F>(piece)
+        {
+            splicer.plan(&source, *position, *len);
+        }
+    }
     for piece in reply.pieces {
         sent_bytes += piece.len();
+        let is_spliced = spliced_from::<F>(&piece).is_some();
         match piece {
             Extent::Memory(bytes) => gathered.push(socket, bytes).await?,
             Extent::File {
@@ -55,12 +67,28 @@ pub async fn send<F: DiskFile>(socket: &Socket, reply: Reply<F::Shared>) -> io::
                 len,
             } => {
                 gathered.flush(socket).await?;
-                send_file::<F>(socket, &F::from_shared(&file)?, position, len).await?;
+                let sent = if is_spliced {
+                    splicer.send(socket, len).await?
+                } else {
+                    0
+                };
+                if sent < len {
+                    let file = F::from_shared(&file)?;
+                    send_file::<F>(socket, &file, position + sent, len - sent).await?;
+                }
             }
         }
     }
     gathered.flush(socket).await?;
     Ok(sent_bytes)
+}
+
+/// What a piece is spliced from; nothing where it is sent in another way.
+fn spliced_from<F: DiskFile>(piece: &Extent<F::Shared>) -> Option<SpliceSource> {
+    match piece {
+        Extent::File { file, len, .. } if *len >= SPLICED_BYTES_MIN => F::splice_source(file),
+        Extent::File { .. } | Extent::Memory(_) => None,
+    }
 }
 
 /// Streams a part of a file with direct reads, one buffer ahead of the socket.

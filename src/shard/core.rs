@@ -16,6 +16,7 @@ use crate::base::{Offset, ShardId, TimestampMs};
 use crate::cluster::{MetadataImage, placement};
 use crate::io::executor;
 use crate::io::local::Semaphore;
+use crate::net::CoreUnsent;
 use crate::observability::ShardMetrics;
 use crate::partition::{PartitionError, Produced};
 
@@ -51,6 +52,7 @@ pub struct Shard {
     partitions: Partitions,
     metrics: Arc<ShardMetrics>,
     network_budget: Semaphore,
+    unsent: Rc<CoreUnsent>,
 }
 
 impl Shard {
@@ -68,6 +70,7 @@ impl Shard {
             partitions,
             metrics,
             network_budget: Semaphore::new(network_budget_bytes),
+            unsent: Rc::default(),
         }
     }
 
@@ -89,6 +92,11 @@ impl Shard {
 
     pub fn partitions(&self) -> &Partitions {
         &self.partitions
+    }
+
+    /// What replies of this core keep in memory until they are sent.
+    pub fn unsent(&self) -> &Rc<CoreUnsent> {
+        &self.unsent
     }
 
     /// Bytes of requests that this core may hold at a time.
@@ -188,6 +196,10 @@ impl Shard {
     }
 }
 
+/// Less room than the response's limit divided by this is not worth a look into further files: the
+/// client comes back for those partitions anyway, and asks for them first then.
+const ROOM_WORTH_A_READ_DIVISOR: usize = 8;
+
 /// Reads the partitions in order within the call's budget; registers the watch where too little
 /// was found.
 async fn read_all(
@@ -200,8 +212,9 @@ async fn read_all(
     for item in &call.partitions {
         let answer = match partitions.get(item.key) {
             Ok(partition) => {
-                let bytes_max = item.bytes_max.min(room);
                 let is_first = found_bytes == 0;
+                let is_full = !is_first && room < call.bytes_max / ROOM_WORTH_A_READ_DIVISOR;
+                let bytes_max = if is_full { 0 } else { item.bytes_max.min(room) };
                 partition
                     .read(
                         item.offset,

@@ -348,7 +348,8 @@ impl<S: Service<<ShardDisk as Disk>::File>> Connections<S> {
         let peer = socket.peer();
         let budget = self.shard.network_budget().clone();
         let service = Rc::clone(&self.service);
-        let end = serve_connection(socket, service, self.frame_bytes_max, budget).await;
+        let unsent = Rc::clone(self.shard.unsent());
+        let end = serve_connection(socket, service, self.frame_bytes_max, budget, unsent).await;
         match end {
             FrameError::Closed => debug!(%peer, "connection closed"),
             end => info!(%peer, reason = %end, "closed a connection"),

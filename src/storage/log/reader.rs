@@ -95,6 +95,9 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                 }
             }
         };
+        if max_bytes == 0 && !minimum_one_batch {
+            return Ok(ReadOutcome::default());
+        }
         self.inner
             .read_file(&segment, offset, max_bytes, visible_end, minimum_one_batch)
             .await
