@@ -81,6 +81,7 @@ impl SimDisk {
                 faults: BTreeMap::new(),
                 capacity_bytes: None,
                 flushes_lie: false,
+                writes_lie: false,
             })),
         }
     }
@@ -112,6 +113,18 @@ impl SimDisk {
     /// Files that would be larger together fail to grow.
     pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
         self.lock().capacity_bytes = capacity_bytes;
+    }
+
+    /// What all files take, in bytes, as [`set_capacity`](Self::set_capacity) counts.
+    pub fn used_bytes(&self) -> u64 {
+        self.lock().used_bytes()
+    }
+
+    /// Writes are called complete while they are still in flight, until the next flush has begun: so
+    /// it looks to the disk when a program flushes before its writes have completed. For tests of
+    /// the tests.
+    pub fn complete_writes_early(&self) {
+        self.lock().writes_lie = true;
     }
 
     /// Flushes claim success and make nothing durable: for tests of the tests.
@@ -243,11 +256,14 @@ impl SimDisk {
                 state.check_capacity(inode, &kind)?;
                 let id = state.next_change;
                 state.next_change += 1;
-                state.file(inode)?.issue(id, kind);
+                let lies = state.writes_lie;
+                state.file(inode)?.issue(id, kind, lies);
                 Ok(id)
             })
             .await?;
-        self.lock().file(inode)?.complete(id);
+        let mut state = self.lock();
+        let lies = state.writes_lie;
+        state.file(inode)?.complete(id, lies);
         Ok(())
     }
 
@@ -255,12 +271,14 @@ impl SimDisk {
         let covered = self
             .operate(|state| {
                 let file = state.file(inode)?;
-                Ok(file
+                let covered: BTreeSet<u64> = file
                     .unflushed
                     .iter()
                     .filter(|change| change.is_complete)
                     .map(|change| change.id)
-                    .collect::<BTreeSet<_>>())
+                    .collect();
+                file.complete_late();
+                Ok(covered)
             })
             .await?;
         let mut state = self.lock();
@@ -374,13 +392,18 @@ impl Disk for SimDisk {
     }
 
     async fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        let (dir, name) = {
+        let (inode, names, parent, name) = {
             let mut state = self.lock();
             let inode = state.find(path)?;
-            state.dir(inode)?;
-            state.parent(path)?
+            let names: Vec<String> = state.dir(inode)?.current.keys().cloned().collect();
+            let (parent, name) = state.parent(path)?;
+            (inode, names, parent, name)
         };
-        self.change_dir(dir, vec![(name, None)]).await
+        // One by one, as a file system has it: a crash leaves some of them.
+        for name in names {
+            self.change_dir(inode, vec![(name, None)]).await?;
+        }
+        self.change_dir(parent, vec![(name, None)]).await
     }
 
     async fn sync_dir(&self, path: &Path) -> io::Result<()> {

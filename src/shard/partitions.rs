@@ -561,8 +561,13 @@ impl Partitions {
             are_all_closed &= is_closed;
             entries.push(entry(key, state));
         }
+        let Some(commit_log) = self.0.storage.commit_log() else {
+            // Another shard may not have read what it needs: the former checkpoint stays, and what
+            // former commit logs hold with it.
+            return Ok(());
+        };
         self.write_entries(entries).await?;
-        if are_all_closed && let Some(commit_log) = self.0.storage.commit_log() {
+        if are_all_closed {
             let config = self.config();
             let dir = checkpoint::core_dir(&config.data_dir, self.0.router.shard());
             commit_log

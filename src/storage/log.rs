@@ -71,6 +71,21 @@ pub struct CoreStorage<D: Disk> {
     /// Indexes of rolled segments; the weight is in bytes.
     pub indexes: Budget,
     commit_log: RefCell<Option<Rc<CommitLog<D>>>>,
+    /// A promise that is broken on purpose, so that tests show that this is noticed.
+    #[cfg(test)]
+    flaw: std::cell::Cell<Flaw>,
+}
+
+/// See [`CoreStorage`].
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Flaw {
+    #[default]
+    None,
+    /// A direct write leaves out what is pending and in the commit log only.
+    DirectWithoutPending,
+    /// A commit file is used again although its entries are in no flushed segment.
+    ReleasedTooEarly,
 }
 
 impl<D: Disk> CoreStorage<D> {
@@ -90,6 +105,8 @@ impl<D: Disk> CoreStorage<D> {
             files: Budget::new(open_files_max),
             indexes: Budget::new(index_bytes_max),
             commit_log: RefCell::new(None),
+            #[cfg(test)]
+            flaw: std::cell::Cell::default(),
         })
     }
 
@@ -284,6 +301,8 @@ struct CommitState {
     /// Pending batches below it are to be logged once more, so that an older file is free.
     log_again: Option<Offset>,
     logged_again: Offset,
+    /// Where that began: what is below must be flushed.
+    again_from: Offset,
     /// What is durable below it is to be put into the segment, however little it is.
     stage_through: Option<Offset>,
     /// Staging takes the last block too, however little is in it.
@@ -402,7 +421,16 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
 
     /// Takes new settings; they hold from the next append and write on.
     pub fn set_config(&self, config: LogConfig) {
-        self.inner.state.borrow_mut().config = config;
+        let changes_rule = {
+            let mut state = self.inner.state.borrow_mut();
+            let was_strict = state.is_strict();
+            state.config = config;
+            state.is_strict() != was_strict
+        };
+        if changes_rule {
+            // What is pending may go another way now.
+            self.inner.wake_writer();
+        }
     }
 
     /// Resolves when records below `end` may be acknowledged.

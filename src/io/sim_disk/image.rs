@@ -22,6 +22,7 @@ pub(super) struct SimState {
     pub(super) faults: BTreeMap<u64, io::ErrorKind>,
     pub(super) capacity_bytes: Option<u64>,
     pub(super) flushes_lie: bool,
+    pub(super) writes_lie: bool,
 }
 
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub(super) struct File {
 pub(super) struct Change {
     pub(super) id: u64,
     pub(super) is_complete: bool,
+    /// Called complete, and complete when the next flush has begun.
+    pub(super) is_late: bool,
     pub(super) kind: ChangeKind,
 }
 
@@ -99,6 +102,14 @@ impl SimState {
         let name = names(path).pop().ok_or(io::ErrorKind::InvalidInput)?;
         let parent = path.parent().unwrap_or(Path::new(""));
         Ok((self.find(parent)?, name))
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        let files = self.inodes.iter().map(|inode| match inode {
+            Inode::File(file) => file.current.len() as u64,
+            Inode::Dir(_) => 0,
+        });
+        files.sum()
     }
 
     pub(super) fn check_capacity(&mut self, inode: usize, kind: &ChangeKind) -> io::Result<()> {
@@ -176,8 +187,8 @@ impl Dir {
 }
 
 impl File {
-    pub(super) fn issue(&mut self, id: u64, kind: ChangeKind) {
-        if let ChangeKind::Write { position, bytes } = &kind {
+    pub(super) fn issue(&mut self, id: u64, kind: ChangeKind, lies: bool) {
+        if !lies && let ChangeKind::Write { position, bytes } = &kind {
             let blocks = |position: u64, len: usize| {
                 let block = DISK_BLOCK_BYTES as u64;
                 position / block..(position + len as u64).div_ceil(block)
@@ -196,14 +207,23 @@ impl File {
         self.unflushed.push(Change {
             id,
             is_complete: false,
+            is_late: false,
             kind,
         });
     }
 
-    pub(super) fn complete(&mut self, id: u64) {
+    pub(super) fn complete(&mut self, id: u64, lies: bool) {
         if let Some(change) = self.unflushed.iter_mut().find(|change| change.id == id) {
-            change.is_complete = true;
+            change.is_complete = !lies;
+            change.is_late = lies;
             apply(&change.kind, &mut self.current);
+        }
+    }
+
+    /// What was called complete too early is so now.
+    pub(super) fn complete_late(&mut self) {
+        for change in &mut self.unflushed {
+            change.is_complete |= change.is_late;
         }
     }
 

@@ -236,6 +236,10 @@ impl<D: Disk> CommitLog<D> {
 
     /// The member has something to log. It calls again only after its `fill`.
     pub fn submit(self: &Rc<Self>, member: Rc<dyn CommitMember>) {
+        if self.state.borrow().has_failed {
+            member.commit_failed(&io::Error::other("the commit log failed before"));
+            return;
+        }
         self.state.borrow_mut().waiting.push_back(member);
         self.wake();
     }
@@ -413,8 +417,13 @@ impl<D: Disk> CommitLog<D> {
                     return true;
                 }
                 if state.is_stopping {
-                    state.waiting.clear();
+                    let members: Vec<_> = state.waiting.drain(..).collect();
                     state.controls.clear();
+                    drop(state);
+                    // A release may wait for what they wanted to log once more.
+                    for member in members {
+                        member.no_room();
+                    }
                     return false;
                 }
                 state.waiting.iter().cloned().collect()
@@ -517,11 +526,17 @@ impl<D: Disk> CommitLog<D> {
         let this = self.clone();
         (self.spawn)(Box::pin(async move {
             let result = this.release_files().await;
-            this.state.borrow_mut().is_releasing = false;
-            this.freed.notify_all();
-            if let Err(error) = result {
-                // Tried again with the next file; until then appends may have to wait.
+            let is_stopping = {
+                let mut state = this.state.borrow_mut();
+                state.is_releasing = false;
+                state.is_stopping
+            };
+            if let Err(error) = &result {
+                // Tried again by `retry`; until then appends may have to wait.
                 tracing::warn!(%error, "a commit file cannot be used again yet");
+            }
+            if result.is_ok() || is_stopping {
+                this.freed.notify_all();
             }
         }));
     }

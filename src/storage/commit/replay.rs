@@ -2,9 +2,10 @@
 //!
 //! A file counts from its front as far as its groups are whole and follow each other. Behind that
 //! lie the remains of its former use, or a torn tail. Groups that the core's checkpoint calls
-//! released do not count: their file may be in use again, and half overwritten. All files of a log together must be without a
-//! gap; where a group is missing that a later one calls flushed, acknowledged appends are gone, and
-//! nobody but a person may decide about that.
+//! released do not count: their file may be in use again, and half overwritten. Neither does a log of
+//! a former run than the core's checkpoint: a run writes none before all partitions are open. All
+//! files of a log together must be without a gap; where a group is missing that a later one calls
+//! flushed, acknowledged appends are gone, and nobody but a person may decide about that.
 
 use std::collections::HashMap;
 use std::io;
@@ -96,8 +97,11 @@ pub async fn read_all<D: Disk>(
             .map(|(file, _)| file)
             .collect();
         let released = match checkpoints.released_groups.get(&dir) {
-            Some((released_in, group)) if *released_in == generation => *group,
-            _ => 0,
+            // It was written when all that former logs say was in the segments.
+            Some((released_in, _)) if *released_in > generation => continue,
+            Some((released_in, group)) if *released_in == generation => Some(*group),
+            Some(_) => Some(0),
+            None => None,
         };
         let log = read_log(disk, files, generation, released).await?;
         merged.torn_groups += log.torn_groups;
@@ -184,16 +188,22 @@ async fn read_log<D: Disk>(
     disk: &D,
     files: Vec<PathBuf>,
     generation: u64,
-    released: u64,
+    released: Option<u64>,
 ) -> Result<OneLog, ReplayError> {
     let mut chains = Vec::new();
     for file in files {
-        let mut chain = read_file(disk, &file, generation).await?;
+        chains.push(read_file(disk, &file, generation).await?);
+    }
+    // Without a checkpoint, the oldest files that are whole tell what was not released.
+    let released = released.unwrap_or_else(|| {
+        let firsts = chains.iter().map(|chain| chain.first);
+        firsts.filter(|first| *first > 0).min().unwrap_or(1) - 1
+    });
+    for chain in &mut chains {
         if chain.last <= released {
             // The remains of a file that is in use again, or about to be.
             chain.first = 0;
         }
-        chains.push(chain);
     }
     chains.sort_by_key(|chain| chain.first);
     let beyond: Vec<(u64, u64)> = chains

@@ -95,16 +95,20 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         });
         state.pending_bytes += len;
         state.log_end = batch.last_offset.next();
-        if let Some(commit_log) = inner.core.commit_log() {
-            let inline_bytes_max = commit_log.inline_bytes_max();
-            if state.note_unlogged(len, inline_bytes_max) == Route::Inline {
-                let submits = !std::mem::replace(&mut state.commit.is_waiting, true);
-                drop(state);
-                if submits {
-                    commit_log.submit(inner.clone());
-                }
-                return Ok(());
+        let commit_log = inner.core.commit_log();
+        let inline_bytes_max = commit_log
+            .as_ref()
+            .map_or(usize::MAX, |log| log.inline_bytes_max());
+        let route = state.note_unlogged(len, inline_bytes_max);
+        if let Some(commit_log) = commit_log
+            && route == Route::Inline
+        {
+            let submits = !std::mem::replace(&mut state.commit.is_waiting, true);
+            drop(state);
+            if submits {
+                commit_log.submit(inner.clone());
             }
+            return Ok(());
         }
         drop(state);
         inner.wake_writer();

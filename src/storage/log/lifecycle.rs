@@ -90,14 +90,24 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             let end = inner.state.borrow().log_end;
             (end, inner.derived.borrow().encode_snapshot())
         };
-        self.secure(end).await?;
-        let embedded = embedded_snapshot(end, snapshot.clone());
-        if embedded.is_none() {
-            inner.save_snapshot(end, &snapshot).await?;
-        }
+        let embedded = if self.secure(end).await? {
+            let embedded = embedded_snapshot(end, snapshot.clone());
+            if embedded.is_none() {
+                inner.save_snapshot(end, &snapshot).await?;
+            }
+            embedded
+        } else {
+            // The former one is of what is durable.
+            inner.state.borrow().last_checkpoint.snapshot.clone()
+        };
         let (active, mark, durable) = {
             let state = inner.state.borrow();
-            let durable = state.durable.max(state.flushed.offset);
+            // What a relaxed flush rule acknowledged may not be on stable media yet.
+            let durable = if state.is_strict() && !state.commit.has_unlogged_writes {
+                state.durable.max(state.flushed.offset)
+            } else {
+                state.flushed.offset
+            };
             (state.active().clone(), state.flushed, durable)
         };
         if mark.segment_base == active.base
@@ -122,16 +132,26 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     }
 
     /// Resolves when records below `end` are on stable media, in the segments or in the commit log,
-    /// and all that the segments have is flushed.
-    async fn secure(&self, end: Offset) -> io::Result<()> {
+    /// and all that the segments have is flushed. False where the commit log has no room for the
+    /// records now: it gets some when there is a checkpoint, so that this must not wait for it.
+    async fn secure(&self, end: Offset) -> io::Result<bool> {
         let inner = &self.inner;
-        let in_commit_log = inner.core.commit_log().is_some() && inner.state.borrow().is_strict();
-        if !in_commit_log {
-            return self.flush_through(end).await.map_err(io::Error::other);
-        }
-        inner.wait_for(|state| state.durable >= end).await?;
-        let written = inner.state.borrow().written.offset;
-        self.flush_through(written).await.map_err(io::Error::other)
+        let commit_log = inner.core.commit_log();
+        let Some(commit_log) = commit_log.filter(|_| inner.state.borrow().is_strict()) else {
+            let flushed = self.flush_through(end).await;
+            return flushed.map(|()| true).map_err(io::Error::other);
+        };
+        inner
+            .wait_for(|state| state.durable >= end || commit_log.is_short_of_room())
+            .await?;
+        let (written, is_durable) = {
+            let state = inner.state.borrow();
+            (state.written.offset, state.durable >= end)
+        };
+        self.flush_through(written)
+            .await
+            .map_err(io::Error::other)?;
+        Ok(is_durable)
     }
 
     /// Asks for a flush of what is appended, for a log whose `flush.messages` relaxes it.

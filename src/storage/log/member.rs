@@ -23,24 +23,30 @@ const LEAVE_DIRECT_PART: usize = 2;
 const LOGGED_AGAIN_BYTES_MAX: usize = 8 << 10;
 
 impl<D: Disk, S: DerivedState> LogInner<D, S> {
-    /// Back to the inline way, once nothing is left to be written directly; false where the log is
-    /// there already.
+    /// Back to the inline way, once nothing is left to be written directly: what is pending and not
+    /// logged, also since before there was a commit log or while the flush rule was relaxed, goes to
+    /// the commit log, or directly where the batches before it did not. True where the writer is to
+    /// look again.
     pub(super) fn leave_direct_route(self: &Rc<Self>) -> bool {
         let mut state = self.state.borrow_mut();
         let Some(commit_log) = self.core.commit_log() else {
             return false;
         };
-        if state.commit.route == Route::Inline || state.condition != Condition::Open {
+        if state.condition != Condition::Open {
             return false;
         }
-        state.commit.route = Route::Inline;
-        let submits = state.commit.unlogged_count > 0
-            && !std::mem::replace(&mut state.commit.is_waiting, true);
+        let is_due = state.commit.unlogged_count > 0 && state.is_strict() && !state.drains;
+        if is_due && state.commit.has_unlogged_writes {
+            state.commit.route = Route::Direct;
+            return true;
+        }
+        let was_direct = std::mem::replace(&mut state.commit.route, Route::Inline) == Route::Direct;
+        let submits = is_due && !std::mem::replace(&mut state.commit.is_waiting, true);
         drop(state);
         if submits {
             commit_log.submit(self.clone());
         }
-        true
+        was_direct
     }
 
     /// A direct write is flushed: the commit log is to know.
@@ -49,18 +55,16 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         mark: Mark,
         reference: Option<(EntryPlace, Reference)>,
     ) {
-        let Some(commit_log) = self.core.commit_log() else {
-            return;
-        };
-        let submits = {
+        let (commit_log, submits) = {
             let mut state = self.state.borrow_mut();
-            state.commit.logged = state.commit.logged.max(mark.offset);
-            if mark.offset == state.written.offset {
-                state.commit.has_unlogged_writes = false;
-            }
-            let Some(reference) = reference else { return };
+            let written = state.written.offset;
+            state.commit.note_flushed(mark.offset, written);
+            let (Some(commit_log), Some(reference)) = (self.core.commit_log(), reference) else {
+                return;
+            };
             state.commit.references.push_back(reference);
-            !std::mem::replace(&mut state.commit.is_waiting, true)
+            let submits = !std::mem::replace(&mut state.commit.is_waiting, true);
+            (commit_log, submits)
         };
         if submits {
             commit_log.submit(self.clone());
@@ -120,6 +124,9 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         }
         if !has_more {
             state.commit.log_again = None;
+            // What was written since it was pending is not logged again: it must be flushed.
+            state.commit.again_from = state.written.offset.min(below);
+            state.flush_wanted = state.flush_wanted.max(state.commit.again_from);
             group.acknowledge(self.clone(), Ack::LoggedAgain(below));
         }
         has_more
@@ -154,6 +161,10 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
     /// Sees to it that nothing of the commit file is needed: what is much goes to the segment, what
     /// is little is logged once more.
     async fn release_file(self: Rc<Self>, number: u64) -> io::Result<()> {
+        #[cfg(test)]
+        if self.core.flaw.get() == super::Flaw::ReleasedTooEarly {
+            return Ok(());
+        }
         let Some(end) = self.end_in_files(number) else {
             return Ok(());
         };
@@ -161,7 +172,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         self.wait_for(|state| state.is_closed() || state.durable >= end)
             .await?;
         self.stage_through(end).await?;
-        let (written, is_pending) = {
+        let is_pending = {
             let mut state = self.state.borrow_mut();
             let written = state.written.offset.min(end);
             state.flush_wanted = state.flush_wanted.max(written);
@@ -171,14 +182,15 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
                 state.commit.log_again = Some(end);
                 state.commit.logged_again = state.commit.logged_again.min(written);
             }
-            (written, is_pending)
+            is_pending
         };
         self.wake_writer();
         if is_pending {
             self.submit_again();
         }
         self.wait_for(|state| {
-            let is_again = state.commit.logged_again >= end && state.flushed.offset >= written;
+            let is_again =
+                state.commit.logged_again >= end && state.flushed.offset >= state.commit.again_from;
             state.is_closed() || state.flushed.offset >= end || is_again
         })
         .await?;
@@ -290,6 +302,7 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
             && state.commit.route == Route::Inline
             && !state.drains
             && state.is_strict()
+            && !state.commit.has_unlogged_writes
             && state.commit.unlogged_count > 0
         {
             let first = state.pending.len() - state.commit.unlogged_count;
@@ -342,12 +355,14 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
             self.durable_waiters.wake_through(end.0);
             (self.events.on_durable)(end);
         }
-        if stages {
+        if stages || matches!(ack, Ack::LoggedAgain(_)) {
             self.wake_writer();
         }
     }
 
     fn no_room(self: Rc<Self>) {
+        // A checkpoint does not wait for what the commit log cannot take now.
+        self.progress_waiters.wake_all();
         {
             let mut state = self.state.borrow_mut();
             let Some(end) = state.commit.log_again.take() else {
@@ -382,9 +397,18 @@ impl CommitState {
             files: VecDeque::new(),
             log_again: None,
             logged_again: Offset::ZERO,
+            again_from: Offset::ZERO,
             stage_through: None,
             stages_all: false,
             has_unlogged_writes: false,
+        }
+    }
+
+    /// The segment is flushed up to `flushed`, and written up to `written`.
+    pub(super) fn note_flushed(&mut self, flushed: Offset, written: Offset) {
+        self.logged = self.logged.max(flushed);
+        if flushed == written {
+            self.has_unlogged_writes = false;
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Tests of the log, on the real disk and on the simulated one.
 
 mod crash;
+mod node;
 mod real;
 mod recovery;
 mod running;
+mod seeds;
 mod simulated;
 
 use bytes::Bytes;

@@ -34,7 +34,15 @@ use crate::storage::tail::TailEntry;
 
 /// Writes and flushes until nothing is pending.
 pub(super) async fn run_writer<D: Disk, S: DerivedState>(inner: Rc<LogInner<D, S>>) {
-    let result = inner.write_pending().await;
+    let result = loop {
+        let result = inner.write_pending().await;
+        let mut state = inner.state.borrow_mut();
+        if result.is_err() || state.condition != Condition::Full {
+            break result;
+        }
+        // Nothing is left that needed the space that was missing.
+        state.condition = Condition::Open;
+    };
     {
         let mut state = inner.state.borrow_mut();
         state.writer_runs = false;
@@ -185,7 +193,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             && state.is_strict()
             && !state.drains
             && state.commit.route == Route::Inline;
-        if !is_staging && state.little_is_direct() {
+        if has_commit_log && !is_staging && state.little_is_direct() {
             return None;
         }
         // A commit file must be flushed before the segment may rely on it.
@@ -301,6 +309,8 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             let missing = bytes.get(skip..).unwrap_or_default();
             let taken = &missing[..missing.len().min(used_bytes - at)];
             buffer[at..at + taken.len()].copy_from_slice(taken);
+            #[cfg(test)]
+            self.leave_out(entry, &mut buffer[at..at + taken.len()]);
             at += taken.len();
         }
         buffer[used_bytes..].fill(0);
@@ -308,6 +318,17 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         file.write_at(buffer.clone(), first_block).await?;
         let kept_from = used_bytes - used_bytes % DISK_BLOCK_BYTES;
         Ok(buffer[kept_from..used_bytes].to_vec())
+    }
+
+    #[cfg(test)]
+    fn leave_out(&self, entry: &TailEntry, bytes: &mut [u8]) {
+        let state = self.state.borrow();
+        if self.core.flaw.get() == super::Flaw::DirectWithoutPending
+            && state.commit.route == Route::Direct
+            && entry.base_offset < state.commit.logged
+        {
+            bytes.fill(0);
+        }
     }
 
     /// The bytes before the write in its first block: remembered, or read after a restart.
@@ -426,7 +447,6 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let mut state = self.state.borrow_mut();
         let segment = &group.segment;
         segment.staged_bytes.set(group.end);
-        let is_direct = has_commit_log && state.commit.route == Route::Direct && !state.drains;
         let mut records = 0;
         let mut reference = ReferenceBuilder::default();
         while let Some(next) = state.pending.front()
@@ -456,25 +476,31 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         if state.condition == Condition::Full {
             state.condition = Condition::Open;
         }
+        let reference = reference.finish(self.identity, segment.base);
         let is_alone = !has_commit_log || !state.is_strict();
         let is_relaxed = !state.is_strict() && !state.drains;
-        state.commit.has_unlogged_writes |= is_alone && records > 0;
-        let flush_due = is_direct || (is_alone && state.is_flush_due());
-        if is_relaxed {
-            state.durable = state.durable.max(mark.offset);
+        // The write may have begun when there was no commit log, or under another flush rule.
+        let is_unlogged = reference.is_some();
+        let is_direct =
+            !is_alone && !state.drains && (is_unlogged || state.commit.route == Route::Direct);
+        if is_direct {
+            state.commit.route = Route::Direct;
+        } else {
+            state.commit.has_unlogged_writes |= is_unlogged;
         }
+        let flush_due = is_direct || (is_alone && state.is_flush_due());
+        let moves = is_relaxed && mark.offset > state.durable;
+        if moves {
+            state.durable = mark.offset;
+        }
+        let reference = reference.filter(|_| state.is_strict() && !state.drains);
         drop(state);
         self.core.tail.evict();
         self.progress_waiters.wake_all();
-        if is_relaxed {
+        if moves {
             self.durable_waiters.wake_through(mark.offset.0);
             (self.events.on_durable)(mark.offset);
         }
-        let reference = if is_direct {
-            reference.finish(self.identity, segment.base)
-        } else {
-            None
-        };
         flush_due.then_some(Written {
             file,
             mark,
@@ -548,6 +574,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             };
             state.written = begun;
             state.flushed = begun;
+            state.commit.note_flushed(end, end);
             state.tail_block = None;
         }
         self.save_index_in_background(segment.clone());

@@ -94,12 +94,24 @@ pub fn expected_batch(base: Offset) -> AppendBatch {
 
 /// The trace of the batches from `start`, where one begins, to `end`.
 pub fn expected_trace(start: Offset, end: Offset) -> Trace {
+    expected_trace_of(start, end, |base| {
+        let batch = expected_batch(base);
+        (batch.base_offset, batch.last_offset)
+    })
+}
+
+/// The same of other batches: `batch_at` says where the one at an offset begins and ends.
+pub fn expected_trace_of(
+    start: Offset,
+    end: Offset,
+    batch_at: impl Fn(Offset) -> (Offset, Offset),
+) -> Trace {
     let mut trace = Trace::default();
     let mut base = start;
     while base < end {
-        let batch = expected_batch(base);
-        trace.apply(batch.base_offset, batch.last_offset);
-        base = batch.last_offset.next();
+        let (first, last) = batch_at(base);
+        trace.apply(first, last);
+        base = last.next();
     }
     trace
 }
