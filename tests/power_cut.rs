@@ -27,6 +27,8 @@ use support::{Broker, Settings, foreign_bootstrap, two_cores};
 const DEVICE_BYTES: usize = 192 << 20;
 /// Cuts of one workload; the next one goes on where the last cut left the disk.
 const CUTS_A_WORKLOAD: usize = 3;
+/// Workloads until the disk is replaced by an empty one, long before it is full.
+const WORKLOADS_A_DISK: usize = 3;
 
 /// Small commit logs and segments, so that files are used again and rolled all the time.
 const CONFIG: &str = "ringmain.commit.log.bytes = 4194304\nlog.segment.bytes = 1048576\n";
@@ -117,10 +119,12 @@ fn no_acknowledged_record_is_lost_by_a_power_cut() {
     let cuts = number_from("RINGMAIN_POWER_CUTS").unwrap_or(6) as usize;
     println!("power cuts: RINGMAIN_POWER_SEED={seed}");
     let mut random = Random::new(seed);
-    let mut model = Model::default();
-    let mut image = None;
+    let (mut image, mut model) = (None, Model::default());
     let mut done = 0;
     while done < cuts {
+        if done % (CUTS_A_WORKLOAD * WORKLOADS_A_DISK) == 0 {
+            (image, model) = (None, Model::default());
+        }
         let run = record(image.take(), &mut model, &mut random);
         let mut left = None;
         for _ in 0..CUTS_A_WORKLOAD.min(cuts - done) {

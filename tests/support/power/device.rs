@@ -31,6 +31,9 @@ const FILE: INodeNo = INodeNo(2);
 const ATTRIBUTES_KEPT: Duration = Duration::from_secs(3600);
 /// The smallest piece that a device writes whole.
 const SECTOR_BYTES: usize = 512;
+/// ext4 writes its superblock, of two sectors, outside of its journal and cannot mount a torn one:
+/// not a question to the broker.
+const SUPERBLOCK_END: usize = 4096;
 
 /// What happened, in the order in which the device saw it. An event's index is the device's time.
 #[derive(Debug)]
@@ -361,7 +364,7 @@ impl Recording {
                 .is_some_and(|index| *index < flushed_at);
             let mut is_lost = |of_hundred: u64| !is_durable && random.below(100) < of_hundred;
             let piece_bytes = match loss {
-                Loss::Sectors(_) if !is_durable => SECTOR_BYTES,
+                Loss::Sectors(_) if !is_durable && *at >= SUPERBLOCK_END => SECTOR_BYTES,
                 _ => bytes.len().max(1),
             };
             for (index, piece) in bytes.chunks(piece_bytes).enumerate() {
