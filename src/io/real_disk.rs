@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use glommio::io::{DmaBuffer, DmaFile, OpenOptions, OwnedDmaFile, ReadResult};
 
-use super::disk::{Disk, DiskFile, OpenMode};
+use super::disk::{Disk, DiskFile, OpenMode, Space};
 use crate::base::limits::DISK_BLOCK_BYTES;
 
 #[cfg(test)]
@@ -103,6 +103,19 @@ impl Disk for RealDisk {
                 }
             }
             Ok(files)
+        })
+        .await
+    }
+
+    async fn space(&self, path: &Path) -> io::Result<Space> {
+        let path = path.to_owned();
+        blocking(move || {
+            let found =
+                rustix::fs::statvfs(&path).map_err(|error| with_path(&path, error.into()))?;
+            Ok(Space {
+                total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+                free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            })
         })
         .await
     }

@@ -347,6 +347,10 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
         }
     }
 
+    fn out_of_space(&self) {
+        self.durable_waiters.wake_all();
+    }
+
     fn no_room(self: Rc<Self>) {
         {
             let mut state = self.state.borrow_mut();
