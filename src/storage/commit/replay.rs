@@ -96,8 +96,10 @@ pub async fn read_all<D: Disk>(
             .map(|(file, _)| file)
             .collect();
         let released = match checkpoints.released_groups.get(&dir) {
-            Some((released_in, group)) if *released_in == generation => *group,
-            _ => 0,
+            Some((released_in, group)) if *released_in == generation => Some(*group),
+            // A start that was interrupted had written its checkpoint and not yet begun its log;
+            // or the checkpoint is lost.
+            _ => None,
         };
         let log = read_log(disk, files, generation, released).await?;
         merged.torn_groups += log.torn_groups;
@@ -184,16 +186,21 @@ async fn read_log<D: Disk>(
     disk: &D,
     files: Vec<PathBuf>,
     generation: u64,
-    released: u64,
+    released: Option<u64>,
 ) -> Result<OneLog, ReplayError> {
-    let mut chains = Vec::new();
+    let mut chains: Vec<Chain> = Vec::new();
     for file in files {
-        let mut chain = read_file(disk, &file, generation).await?;
+        chains.push(read_file(disk, &file, generation).await?);
+    }
+    // Files are used in order: where nothing tells what was released, it ends before the oldest
+    // group that there is.
+    let oldest = chains.iter().map(|it| it.first).filter(|it| *it > 0).min();
+    let released = released.unwrap_or(oldest.map_or(0, |oldest| oldest - 1));
+    for chain in &mut chains {
         if chain.last <= released {
             // The remains of a file that is in use again, or about to be.
             chain.first = 0;
         }
-        chains.push(chain);
     }
     chains.sort_by_key(|chain| chain.first);
     let beyond: Vec<(u64, u64)> = chains
