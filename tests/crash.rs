@@ -6,6 +6,7 @@ mod support;
 mod clients;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -27,11 +28,11 @@ use uuid::Uuid;
 use clients::{Deliveries, consume, consumer, producer, send};
 use support::batch::Batch;
 use support::calls::{
-    LATEST, create_topic, create_topic_with, create_topics, describe_topic, list_offsets, name,
-    produce_ok, text,
+    LATEST, PRODUCE_BY_NAME, code, create_topic, create_topic_with, create_topics, describe_topic,
+    fetch_all, list_offsets, name, produce_ok, produce_request, text,
 };
 use support::wire::{Outcome, Wire, decode_response};
-use support::{Broker, needs_own_process, unique_topic};
+use support::{Broker, Settings, needs_own_process, two_cores, unique_topic};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -396,4 +397,117 @@ fn a_kill_right_after_the_answer_keeps_topic_and_record() {
             "round {round}"
         );
     }
+}
+
+/// Small batches on many partitions share the commit log's groups; its small files are used again
+/// many times in each round. The next start has another number of cores, and so other owners.
+#[test]
+fn kills_and_other_core_counts_lose_nothing_of_small_batches_on_many_partitions() {
+    if needs_own_process(
+        "kills_and_other_core_counts_lose_nothing_of_small_batches_on_many_partitions",
+    ) {
+        return;
+    }
+    const PARTITIONS: i32 = 48;
+    const CLIENTS: i32 = 6;
+    let mut random = Random::announced("core counts");
+    let two = two_cores();
+    let one = two.split(',').next().expect("a core").to_owned();
+    let settings = Settings::default().config("ringmain.commit.log.bytes = 4194304\n");
+    let mut broker = settings.start();
+    let topic = unique_topic("cores");
+    create_topic(&mut broker.wire(), &topic, PARTITIONS);
+    let mut ends = vec![0; PARTITIONS as usize];
+    for (round, cores) in [&one, &two, &one, &one, &two, &two].into_iter().enumerate() {
+        let address = broker.address();
+        let workers: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let own: Vec<(i32, i64)> = (0..PARTITIONS)
+                    .zip(ends.iter().copied())
+                    .filter(|(partition, _)| partition % CLIENTS == client)
+                    .collect();
+                let (topic, random) = (topic.clone(), Random(random.below(u64::MAX) | 1));
+                thread::spawn(move || produce_until_broken(address, &topic, own, random))
+            })
+            .collect();
+        thread::sleep(Duration::from_millis(300 + random.below(900)));
+        // A clean stop under load now and then.
+        if round % 3 == 2 {
+            broker.stop();
+        } else {
+            broker.kill();
+        }
+        for worker in workers {
+            for (partition, acknowledged) in worker.join().expect("a producing thread") {
+                ends[partition as usize] = acknowledged;
+            }
+        }
+        broker.set_cores(cores);
+        broker.start_again();
+        let mut wire = broker.wire();
+        for (partition, end) in (0..).zip(&mut ends) {
+            *end = check_sequence(&mut wire, &topic, partition, *end);
+        }
+        let total: i64 = ends.iter().sum();
+        println!("round {round}: {total} records, now on cores {cores}");
+    }
+    assert!(ends.iter().all(|end| *end > 0), "{ends:?}");
+}
+
+/// A record's value follows from its place.
+fn value_at(partition: i32, offset: i64) -> String {
+    let filler = "y".repeat(40 + (offset * 37 % 400) as usize);
+    format!("{partition}/{offset}/{filler}")
+}
+
+/// Small batches to the partitions, of which only this thread appends to any; where the
+/// acknowledged records end when the connection breaks.
+fn produce_until_broken(
+    address: SocketAddr,
+    topic: &str,
+    mut partitions: Vec<(i32, i64)>,
+    mut random: Random,
+) -> Vec<(i32, i64)> {
+    let mut wire = Wire::connect(address);
+    loop {
+        let any = random.below(partitions.len() as u64) as usize;
+        let (partition, end) = &mut partitions[any];
+        let count = 1 + random.below(5) as i64;
+        let values: Vec<String> = (*end..*end + count)
+            .map(|offset| value_at(*partition, offset))
+            .collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let request = produce_request(topic, *partition, -1, Batch::of(&values).build());
+        let Some(response) = try_call(&mut wire, PRODUCE_BY_NAME, &request) else {
+            return partitions;
+        };
+        let answer = &response.responses[0].partition_responses[0];
+        if answer.error_code != 0 {
+            // What a broker that is being stopped may answer: the batch is there, or it is not.
+            assert_eq!(answer.error_code, code::NOT_LEADER_OR_FOLLOWER);
+            return partitions;
+        }
+        assert_eq!(answer.base_offset, *end, "partition {partition}");
+        *end += count;
+    }
+}
+
+/// Every record from the first to the log's end is in its place, and those below `acknowledged`
+/// are there. The log's end.
+fn check_sequence(wire: &mut Wire, topic: &str, partition: i32, acknowledged: i64) -> i64 {
+    let end = list_offsets(wire, topic, partition, LATEST).offset;
+    assert!(
+        end >= acknowledged,
+        "partition {partition} ends at {end}, and {acknowledged} was acknowledged"
+    );
+    let mut next = 0;
+    for batch in fetch_all(wire, topic, partition, 0) {
+        assert_eq!(batch.base_offset, next, "no gap in partition {partition}");
+        for value in batch.values() {
+            assert_eq!(value, value_at(partition, next), "in its place");
+            next += 1;
+        }
+    }
+    assert_eq!(next, end, "partition {partition}");
+    end
 }

@@ -31,6 +31,14 @@ pub enum OpenMode {
     Create,
 }
 
+/// Room on a file system, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    pub total_bytes: u64,
+    /// What an ordinary user may still take.
+    pub free_bytes: u64,
+}
+
 /// A directory tree on stable media. Cheap to clone; lives on one executor.
 #[allow(async_fn_in_trait)] // used on one thread only; the futures need not be Send
 pub trait Disk: Clone + 'static {
@@ -41,6 +49,8 @@ pub trait Disk: Clone + 'static {
     async fn list_dir(&self, path: &Path) -> io::Result<Vec<String>>;
     /// Names and sizes in bytes of the plain files of a directory, in no order.
     async fn list_files(&self, path: &Path) -> io::Result<Vec<(String, u64)>>;
+    /// How much of the file system that holds `path` is free.
+    async fn space(&self, path: &Path) -> io::Result<Space>;
     async fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Atomic replacement; durable only after [`Disk::sync_dir`] of the parent.
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -18,7 +18,7 @@ use glommio::io::{DmaBuffer, DmaFile, OpenOptions, OwnedDmaFile, ReadResult};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::disk::{Disk, DiskFile, OpenMode};
+use super::disk::{Disk, DiskFile, OpenMode, Space};
 use super::side_ring;
 use super::splice::SpliceSource;
 use crate::base::limits::DISK_BLOCK_BYTES;
@@ -112,6 +112,19 @@ impl Disk for RealDisk {
                 }
             }
             Ok(files)
+        })
+        .await
+    }
+
+    async fn space(&self, path: &Path) -> io::Result<Space> {
+        let path = path.to_owned();
+        blocking(move || {
+            let found =
+                rustix::fs::statvfs(&path).map_err(|error| with_path(&path, error.into()))?;
+            Ok(Space {
+                total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+                free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            })
         })
         .await
     }

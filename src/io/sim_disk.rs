@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures_lite::future::{pending, yield_now};
 
-use super::disk::{Disk, DiskFile, OpenMode};
+use super::disk::{Disk, DiskFile, OpenMode, Space};
 use super::splice::SpliceSource;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use image::{ChangeKind, Dir, File, Inode, NameChanges, ROOT, SimState, apply, names, set_name};
@@ -348,6 +348,14 @@ impl Disk for SimDisk {
                 .collect())
         })
         .await
+    }
+
+    /// Without limit: a full device is a fault that a test injects.
+    async fn space(&self, _path: &Path) -> io::Result<Space> {
+        Ok(Space {
+            total_bytes: u64::MAX,
+            free_bytes: u64::MAX,
+        })
     }
 
     async fn create_dir_all(&self, path: &Path) -> io::Result<()> {

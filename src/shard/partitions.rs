@@ -64,6 +64,10 @@ struct Inner {
 /// An ownership is a run's generation and, in so many low bits, the moves of the partition in it.
 const MOVES_BITS: u32 = 16;
 
+/// What is kept free of appends beside the size of the commit logs, in bytes: checkpoints, metadata,
+/// indexes and folders.
+const OTHER_RESERVE_BYTES: u64 = 16 << 20;
+
 /// What a start found on the disk.
 #[derive(Default)]
 pub struct Found {
@@ -356,6 +360,9 @@ impl Partitions {
         )
         .await?;
         storage.set_commit_log(commit_log);
+        let commit_logs_bytes = config.commit_log_bytes * u64::from(shard_count);
+        storage.set_reserve(commit_logs_bytes.saturating_add(OTHER_RESERVE_BYTES));
+        storage.check_space(&config.data_dir, 0).await;
         if shard == ShardId(0) {
             checkpoint::remove_others(&storage.disk, &config.data_dir, shard_count.into()).await?;
         }
@@ -588,6 +595,7 @@ impl Partitions {
         loop {
             executor::sleep(Duration::from_millis(TICK_MS)).await;
             elapsed_ms += TICK_MS;
+            self.0.storage.check_space(&config.data_dir, 0).await;
             self.tick(TimestampMs::now());
             if elapsed_ms >= next_expiry_ms {
                 next_expiry_ms = elapsed_ms + PRODUCER_EXPIRY_CHECK_MS;

@@ -32,7 +32,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,9 +71,12 @@ pub struct CoreStorage<D: Disk> {
     /// Indexes of rolled segments; the weight is in bytes.
     pub indexes: Budget,
     commit_log: RefCell<Option<Rc<CommitLog<D>>>>,
+    /// Appends stop where less than this is free on the device; 0 is no limit.
+    reserve_bytes: Cell<u64>,
+    is_short_of_space: Cell<bool>,
     /// A promise that is broken on purpose, so that tests show that this is noticed.
     #[cfg(test)]
-    flaw: std::cell::Cell<Flaw>,
+    flaw: Cell<Flaw>,
 }
 
 /// See [`CoreStorage`].
@@ -87,6 +90,9 @@ enum Flaw {
     /// A commit file is used again although its entries are in no flushed segment.
     ReleasedTooEarly,
 }
+
+/// Of a file system, a reserve takes at most one part in so many.
+const RESERVE_PART: u64 = 8;
 
 impl<D: Disk> CoreStorage<D> {
     /// `tail_bytes_max` and `index_bytes_max` bound the memory for the newest batches and for
@@ -105,9 +111,58 @@ impl<D: Disk> CoreStorage<D> {
             files: Budget::new(open_files_max),
             indexes: Budget::new(index_bytes_max),
             commit_log: RefCell::new(None),
+            reserve_bytes: Cell::new(0),
+            is_short_of_space: Cell::new(false),
             #[cfg(test)]
-            flaw: std::cell::Cell::default(),
+            flaw: Cell::default(),
         })
+    }
+
+    /// Keeps so much of the device free of appends, in bytes, or an eighth of it where that is less:
+    /// what is in the commit log must find room in the segments, and checkpoints and deletions must
+    /// go on, when the device is full.
+    pub fn set_reserve(&self, bytes: u64) {
+        self.reserve_bytes.set(bytes);
+    }
+
+    /// Looks how much is free, less `wanted_bytes` that the caller is about to take. True where
+    /// that leaves less than the reserve: appends are refused until another look finds more.
+    pub async fn check_space(&self, path: &Path, wanted_bytes: u64) -> bool {
+        let reserve_bytes = self.reserve_bytes.get();
+        if reserve_bytes == 0 {
+            return false;
+        }
+        // A file system that does not tell is taken for one that has room.
+        let Ok(space) = self.disk.space(path).await else {
+            return false;
+        };
+        let reserve_bytes = reserve_bytes.min(space.total_bytes / RESERVE_PART);
+        let is_short = space.free_bytes.saturating_sub(wanted_bytes) < reserve_bytes;
+        if is_short != self.is_short_of_space.replace(is_short) {
+            if is_short {
+                tracing::warn!(
+                    free_bytes = space.free_bytes,
+                    reserve_bytes,
+                    "the disk is nearly full: appends are refused until there is space"
+                );
+            } else {
+                tracing::info!(
+                    free_bytes = space.free_bytes,
+                    "there is space again: appends are taken"
+                );
+            }
+        }
+        is_short
+    }
+
+    /// Whether appends are refused at present, because the device or the commit log is full.
+    fn refuses_appends(&self) -> bool {
+        self.is_short_of_space.get()
+            || self
+                .commit_log
+                .borrow()
+                .as_ref()
+                .is_some_and(|commit_log| commit_log.is_out_of_space())
     }
 
     /// Small appends go to this commit log from now on.
@@ -445,7 +500,14 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
                 if state.durable >= end {
                     return Some(Ok(()));
                 }
-                state.check_condition().err().map(Err)
+                if let Err(error) = state.check_condition() {
+                    return Some(Err(error));
+                }
+                // What waits for the commit log may wait for long.
+                let commit_log = self.inner.core.commit_log();
+                let is_stuck = state.commit.is_waiting
+                    && commit_log.is_some_and(|commit_log| commit_log.is_out_of_space());
+                is_stuck.then_some(Err(LogError::StorageFull))
             })
             .await
     }

@@ -31,6 +31,7 @@ pub mod code {
     pub const CORRUPT_MESSAGE: i16 = 2;
     pub const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
     pub const LEADER_NOT_AVAILABLE: i16 = 5;
+    pub const NOT_LEADER_OR_FOLLOWER: i16 = 6;
     pub const MESSAGE_TOO_LARGE: i16 = 10;
     pub const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
     pub const INVALID_TOPIC_EXCEPTION: i16 = 17;

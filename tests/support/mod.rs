@@ -345,6 +345,11 @@ impl Broker {
         self.process = Some(Process::spawn(self.settings.command(&self.data_dir)));
     }
 
+    /// The next start runs on these cores.
+    pub fn set_cores(&mut self, cores: &str) {
+        cores.clone_into(&mut self.settings.cores);
+    }
+
     /// A clean stop, then a start on the same port.
     pub fn restart(&mut self) {
         self.settings.listen = self.ready().kafka.clone();

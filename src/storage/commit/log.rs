@@ -42,6 +42,8 @@ pub trait CommitMember {
     fn committed(self: Rc<Self>, ack: Ack);
     /// The commit log failed: nothing is acknowledged any more.
     fn commit_failed(&self, error: &io::Error);
+    /// What it wants to log waits for space on the device, and may do so for long.
+    fn out_of_space(&self);
     /// What it wants to log once more finds no room: its segment has to take it.
     fn no_room(self: Rc<Self>);
     /// Resolves when no entry of the file `number`, or of one before it, is needed any more.
@@ -131,6 +133,8 @@ struct State {
     runs: bool,
     waker: Option<Waker>,
     is_releasing: bool,
+    /// The last attempt to free a file failed.
+    release_failed: bool,
     is_stopping: bool,
     has_failed: bool,
 }
@@ -210,6 +214,7 @@ impl<D: Disk> CommitLog<D> {
                 runs: false,
                 waker: None,
                 is_releasing: false,
+                release_failed: false,
                 is_stopping: false,
                 has_failed: false,
             }),
@@ -446,6 +451,21 @@ impl<D: Disk> CommitLog<D> {
         state.files.len() == self.files.len() && !self.has_room(&state)
     }
 
+    /// Whether groups wait for a file that cannot become free at present.
+    pub fn is_out_of_space(&self) -> bool {
+        self.state.borrow().release_failed && self.is_short_of_room()
+    }
+
+    fn tell_those_who_wait(&self) {
+        if !self.is_out_of_space() {
+            return;
+        }
+        let waiting: Vec<_> = self.state.borrow().waiting.iter().cloned().collect();
+        for member in waiting {
+            member.out_of_space();
+        }
+    }
+
     fn physical(&self, number: u64) -> usize {
         (number % self.files.len() as u64) as usize
     }
@@ -526,14 +546,18 @@ impl<D: Disk> CommitLog<D> {
         let this = self.clone();
         (self.spawn)(Box::pin(async move {
             let result = this.release_files().await;
-            let is_stopping = {
+            let (is_stopping, is_news) = {
                 let mut state = this.state.borrow_mut();
                 state.is_releasing = false;
-                state.is_stopping
+                let failed_before = std::mem::replace(&mut state.release_failed, result.is_err());
+                (state.is_stopping, result.is_err() && !failed_before)
             };
             if let Err(error) = &result {
                 // Tried again by `retry`; until then appends may have to wait.
-                tracing::warn!(%error, "a commit file cannot be used again yet");
+                if is_news {
+                    tracing::warn!(%error, "a commit file cannot be used again yet");
+                }
+                this.tell_those_who_wait();
             }
             if result.is_ok() || is_stopping {
                 this.freed.notify_all();

@@ -190,7 +190,7 @@ async fn read_log<D: Disk>(
     generation: u64,
     released: Option<u64>,
 ) -> Result<OneLog, ReplayError> {
-    let mut chains = Vec::new();
+    let mut chains: Vec<Chain> = Vec::new();
     for file in files {
         chains.push(read_file(disk, &file, generation).await?);
     }

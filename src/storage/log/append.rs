@@ -10,7 +10,7 @@ use super::{BLOCK, Condition, Log, LogInner, LogState, Pending, Route};
 use crate::base::{LeaderEpoch, Offset, TimestampMs};
 use crate::io::disk::{Disk, DiskFile};
 use crate::storage::derived::DerivedState;
-use crate::storage::error::AppendError;
+use crate::storage::error::{AppendError, LogError};
 use crate::storage::index::IndexedBatch;
 use crate::storage::tail::BatchMemory;
 
@@ -41,6 +41,9 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
             state = inner.state.borrow_mut();
         }
         state.check_condition()?;
+        if inner.core.refuses_appends() {
+            return Err(LogError::StorageFull.into());
+        }
         if batch.base_offset != state.log_end || batch.last_offset < batch.base_offset {
             return Err(AppendError::OutOfOrder {
                 expected: state.log_end,

@@ -360,6 +360,10 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
         }
     }
 
+    fn out_of_space(&self) {
+        self.durable_waiters.wake_all();
+    }
+
     fn no_room(self: Rc<Self>) {
         // A checkpoint does not wait for what the commit log cannot take now.
         self.progress_waiters.wake_all();

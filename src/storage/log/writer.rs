@@ -43,21 +43,23 @@ pub(super) async fn run_writer<D: Disk, S: DerivedState>(inner: Rc<LogInner<D, S
         // Nothing is left that needed the space that was missing.
         state.condition = Condition::Open;
     };
-    {
+    let is_news = {
         let mut state = inner.state.borrow_mut();
         state.writer_runs = false;
         state.writer_waker = None;
-        if let Err(error) = &result
-            && is_full(error)
-            && state.condition == Condition::Open
-        {
+        let fills = matches!(&result, Err(error) if is_full(error));
+        let is_news = fills && state.condition == Condition::Open;
+        if is_news {
             state.condition = Condition::Full;
         }
-    }
+        is_news
+    };
     match result {
         Ok(()) => {}
         Err(error) if is_full(&error) => {
-            tracing::warn!(dir = %inner.dir.display(), %error, "no space for the log; it is written when there is");
+            if is_news {
+                tracing::warn!(dir = %inner.dir.display(), %error, "no space for the log; it is written when there is");
+            }
             inner.durable_waiters.wake_all();
         }
         Err(error) => inner.fail(&error),
@@ -65,7 +67,7 @@ pub(super) async fn run_writer<D: Disk, S: DerivedState>(inner: Rc<LogInner<D, S
     inner.progress_waiters.wake_all();
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -427,6 +429,12 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             let limit = config.segment_bytes.next_multiple_of(BLOCK);
             (end + step).next_multiple_of(BLOCK).min(limit).max(end)
         };
+        // Near the end of the device, only what this write needs.
+        let is_short = self
+            .core
+            .check_space(&self.dir, wanted - allocated_bytes)
+            .await;
+        let wanted = if is_short { end } else { wanted };
         match file.preallocate(wanted).await {
             Ok(()) => {
                 segment.allocated_bytes.set(wanted);

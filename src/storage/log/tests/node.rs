@@ -47,7 +47,6 @@ pub fn batch_of(partition: usize, base: Offset) -> AppendBatch {
         seed,
     ));
     AppendBatch {
-        frame_bytes: bytes.len(),
         bytes,
         base_offset: base,
         last_offset: base.plus(i64::from(records) - 1),
