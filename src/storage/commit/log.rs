@@ -286,12 +286,10 @@ impl<D: Disk> CommitLog<D> {
                 let mut state = self.state.borrow_mut();
                 state.has_failed = true;
                 state.controls.clear();
-                let in_files = state
-                    .files
-                    .iter_mut()
-                    .flat_map(|file| file.members.drain(..));
-                let in_files: Vec<_> = in_files.collect();
-                state.waiting.drain(..).chain(in_files).collect()
+                let waiting: Vec<_> = state.waiting.drain(..).collect();
+                // They stay in their files: without them a release would take those for free.
+                let in_files = state.files.iter().flat_map(|file| &file.members);
+                in_files.cloned().chain(waiting).collect()
             };
             tracing::error!(%error, "the commit log failed");
             for member in waiting {
@@ -538,6 +536,7 @@ impl<D: Disk> CommitLog<D> {
             let mut state = self.state.borrow_mut();
             if state.files.len() < 2
                 || state.is_stopping
+                || state.has_failed
                 || std::mem::replace(&mut state.is_releasing, true)
             {
                 return;
