@@ -144,7 +144,10 @@ pub enum Request {
         image: Arc<MetadataImage>,
         applied: flume::Sender<ShardId>,
     },
-    /// All shards are ready: begin a commit log, accept connections, write checkpoints. `started`
+    /// All shards have opened their partitions: write a first checkpoint. `saved` hears when it is
+    /// durable.
+    Save { saved: flume::Sender<ShardId> },
+    /// All shards have saved: begin a commit log, accept connections, write checkpoints. `started`
     /// hears when the shard does.
     Start { started: flume::Sender<ShardId> },
     /// Flush, write a checkpoint and end.

@@ -268,15 +268,19 @@ impl Partitions {
             let logged = found.logged.partitions.remove(&id).unwrap_or_default();
             let this = self.clone();
             openings.push(executor::spawn_local(async move {
-                this.open(key, &topic, config, checkpoint, logged).await;
+                let kept = logged.clone();
+                let is_online = this.open(key, &topic, config, checkpoint, logged).await;
                 drop(turn);
+                (!is_online).then_some((id, kept))
             }));
         }
         for opening in openings {
-            opening.await;
+            // What an offline partition did not take stays with what is put aside.
+            found.logged.partitions.extend(opening.await);
         }
     }
 
+    /// True where the partition is online afterwards.
     async fn open(
         &self,
         key: PartitionKey,
@@ -284,9 +288,9 @@ impl Partitions {
         config: TopicConfig,
         checkpoint: Option<PartitionCheckpoint>,
         logged: Vec<Entry>,
-    ) {
+    ) -> bool {
         let Some(image) = topic.partition(key.partition) else {
-            return;
+            return false;
         };
         let broker = self.config();
         let dir = broker
@@ -328,13 +332,29 @@ impl Partitions {
                 }
             }
         };
+        let is_online = matches!(slot, Slot::Online(_));
         self.0.slots.borrow_mut().insert(key, slot);
+        is_online
     }
 
     // --- the commit log ---------------------------------------------------------------------
 
-    /// Writes a checkpoint and begins a commit log of this run. To be called when all shards have
-    /// opened their partitions: what former commit logs held is in flushed segments then.
+    /// Writes the first checkpoint of this run beside the one of the last. To be called when all
+    /// shards have opened their partitions: what former commit logs held is in flushed segments
+    /// then.
+    ///
+    /// # Errors
+    /// The device failed or is full.
+    pub async fn save_first_checkpoint(&self) -> io::Result<()> {
+        let _turn = self.0.checkpoint_turn.acquire(1).await;
+        let checkpoint = self.checkpoint_of(self.current_entries().await).await?;
+        let disk = &self.0.storage.disk;
+        let shard = self.0.router.shard();
+        checkpoint::write_first(disk, &self.config().data_dir, shard, &checkpoint).await
+    }
+
+    /// Begins a commit log of this run. To be called when all shards have saved their first
+    /// checkpoint: of a partition that another core had, nothing else tells then.
     ///
     /// # Errors
     /// The device failed or is full.
@@ -369,8 +389,9 @@ impl Partitions {
         Ok(())
     }
 
-    /// Puts aside what the commit logs hold of topics that the metadata does not know and whose
-    /// deletion they do not tell: it is not ours to drop. A partition's batches become a segment
+    /// Puts aside what the commit logs hold of partitions that are offline, and of topics that the
+    /// metadata does not know and whose deletion they do not tell: it is not ours to drop. A
+    /// partition's batches become a segment
     /// that Kafka's tools read.
     ///
     /// # Errors
@@ -388,7 +409,16 @@ impl Partitions {
             if bytes.is_empty() {
                 continue;
             }
-            let name = format!("unknown-{partition}.{}-stray", topic_id.0.simple());
+            let key = PartitionKey {
+                topic_id,
+                partition,
+            };
+            let known = match self.0.slots.borrow().get(&key) {
+                Some(Slot::Offline { name, .. }) => Some(name.clone()),
+                Some(Slot::Online(_)) | None => None,
+            };
+            let topic = known.unwrap_or_else(|| format!("unknown-{partition}"));
+            let name = format!("{topic}.{}-stray", topic_id.0.simple());
             let dir = data_dir.join(name);
             let first = entries
                 .first()
@@ -405,7 +435,7 @@ impl Partitions {
                 )
             })?;
             warn!(dir = %dir.display(), %topic_id, partition, bytes = bytes.len(),
-                "the commit log holds records of a topic that does not exist; they are put aside, remove them when they are not needed");
+                "the commit log holds records of a partition that is offline or whose topic does not exist; they are put aside, remove them when they are not needed");
         }
         Ok(())
     }
@@ -474,13 +504,18 @@ impl Partitions {
     /// The file could not be written; the former one is still in place.
     pub async fn write_checkpoint(&self) -> io::Result<()> {
         let _turn = self.0.checkpoint_turn.acquire(1).await;
+        let entries = self.current_entries().await;
+        self.write_entries(entries).await
+    }
+
+    async fn current_entries(&self) -> Vec<CheckpointEntry> {
         let mut entries = self.offline_entries();
         for (key, partition) in self.online() {
             let state = partition.checkpoint().await;
             entries.push(entry(key, state));
             executor::yield_if_needed().await;
         }
-        self.write_entries(entries).await
+        entries
     }
 
     fn offline_entries(&self) -> Vec<CheckpointEntry> {
@@ -493,6 +528,14 @@ impl Partitions {
     }
 
     async fn write_entries(&self, entries: Vec<CheckpointEntry>) -> io::Result<()> {
+        let checkpoint = self.checkpoint_of(entries).await?;
+        let disk = &self.0.storage.disk;
+        let shard = self.0.router.shard();
+        checkpoint::write(disk, &self.config().data_dir, shard, &checkpoint).await
+    }
+
+    /// The next checkpoint of the core, whose folder is there then.
+    async fn checkpoint_of(&self, entries: Vec<CheckpointEntry>) -> io::Result<CoreCheckpoint> {
         let disk = &self.0.storage.disk;
         let data_dir = &self.config().data_dir;
         let shard = self.0.router.shard();
@@ -501,13 +544,12 @@ impl Partitions {
         let dir = checkpoint::core_dir(data_dir, shard);
         disk.create_dir_all(&dir).await?;
         disk.sync_dir(data_dir).await?;
-        let checkpoint = CoreCheckpoint {
+        Ok(CoreCheckpoint {
             generation: self.0.generation,
             sequence,
             released_group: self.0.released_group.get(),
             entries,
-        };
-        checkpoint::write(disk, data_dir, shard, &checkpoint).await
+        })
     }
 
     /// What is due now and then: flushes that were postponed, writes that had no space, gauges.

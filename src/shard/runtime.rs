@@ -68,14 +68,17 @@ impl ShardsHandle {
     /// Has all shards accept connections; resolves when they do, or with false when one of them
     /// ended.
     pub async fn start(&self) -> bool {
-        let (started, heard) = flume::bounded(self.0.len());
+        self.ask_all(|saved| Request::Save { saved }).await
+            && self.ask_all(|started| Request::Start { started }).await
+    }
+
+    /// True where all shards answered.
+    async fn ask_all(&self, request: impl Fn(flume::Sender<ShardId>) -> Request) -> bool {
+        let (answers, heard) = flume::bounded(self.0.len());
         for address in &self.0 {
-            let request = Request::Start {
-                started: started.clone(),
-            };
-            let _ = address.send_control(request).await;
+            let _ = address.send_control(request(answers.clone())).await;
         }
-        drop(started);
+        drop(answers);
         let mut count = 0;
         while heard.recv_async().await.is_ok() {
             count += 1;
@@ -280,6 +283,14 @@ impl<S: Service<<ShardDisk as Disk>::File>> Host<S> {
                         let _ = applied.send_async(shard.id()).await;
                     })
                     .detach();
+                }
+                Request::Save { saved } => {
+                    let partitions = self.shard.partitions().clone();
+                    partitions.save_first_checkpoint().await.map_err(|error| {
+                        let data_dir = self.config.data_dir.display();
+                        format!("cannot write a checkpoint in {data_dir}: {error}")
+                    })?;
+                    let _ = saved.send_async(self.shard.id()).await;
                 }
                 Request::Start { started } => {
                     self.start().await?;

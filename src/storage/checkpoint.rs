@@ -8,7 +8,8 @@
 //!       i64 segment base  u64 position  i64 flushed offset  u8 has snapshot
 //!       with one: i64 offset  u32 length  bytes
 //! ```
-//! Big-endian. A generation is one run of the process; whatever the number of cores, the entry of
+//! Big-endian. A start writes its first checkpoint beside the last run's, as `checkpoint-next`,
+//! which goes when all cores have theirs: partitions may have changed cores. A generation is one run of the process; whatever the number of cores, the entry of
 //! the greatest generation and sequence is the valid one of a partition.
 
 use std::collections::HashMap;
@@ -23,6 +24,9 @@ use crate::io::disk::Disk;
 mod tests;
 
 const FILE_NAME: &str = "checkpoint";
+const FIRST_FILE_NAME: &str = "checkpoint-next";
+/// How the names of core folders that are being removed end.
+const REMOVED_SUFFIX: &str = "-removed";
 const MAGIC: &[u8; 4] = b"RMCP";
 const VERSION: u32 = 2;
 /// What was durable was all flushed in the segments; readable still.
@@ -102,7 +106,25 @@ pub async fn write<D: Disk>(
     checkpoint: &CoreCheckpoint,
 ) -> io::Result<()> {
     let bytes = checkpoint.encode();
-    replace_file(disk, &core_dir(data_dir, shard), FILE_NAME, &bytes).await
+    let dir = core_dir(data_dir, shard);
+    replace_file(disk, &dir, FILE_NAME, &bytes).await?;
+    match disk.remove_file(&dir.join(FIRST_FILE_NAME)).await {
+        // Should it come back, its sequence is lower.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a start's first checkpoint beside the one of the last run; durable when it resolves. The
+/// next [`write`] replaces both.
+pub async fn write_first<D: Disk>(
+    disk: &D,
+    data_dir: &Path,
+    shard: ShardId,
+    checkpoint: &CoreCheckpoint,
+) -> io::Result<()> {
+    let bytes = checkpoint.encode();
+    replace_file(disk, &core_dir(data_dir, shard), FIRST_FILE_NAME, &bytes).await
 }
 
 /// Reads the checkpoints of all cores there ever were and keeps the newest entry of each partition.
@@ -120,8 +142,10 @@ pub async fn read_all<D: Disk>(
     };
     let mut merged = MergedCheckpoint::default();
     let mut newest = HashMap::new();
-    for dir in core_dirs(disk, data_dir).await.map_err(failed)? {
-        let file = dir.join(FILE_NAME);
+    let dirs = core_dirs(disk, data_dir).await.map_err(failed)?;
+    let in_each = |dir: PathBuf| [FILE_NAME, FIRST_FILE_NAME].map(|name| (dir.clone(), name));
+    for (dir, name) in dirs.into_iter().flat_map(in_each) {
+        let file = dir.join(name);
         let bytes = match disk.read_file(&file).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -131,7 +155,8 @@ pub async fn read_all<D: Disk>(
             Ok(checkpoint) => {
                 merged.generation = merged.generation.max(checkpoint.generation);
                 let released = (checkpoint.generation, checkpoint.released_group);
-                merged.released_groups.insert(dir, released);
+                let known = merged.released_groups.entry(dir).or_insert(released);
+                *known = released.max(*known);
                 let age = (checkpoint.generation, checkpoint.sequence);
                 for entry in checkpoint.entries {
                     let key = (entry.topic_id, entry.partition);
@@ -156,15 +181,27 @@ pub async fn remove_others<D: Disk>(disk: &D, data_dir: &Path, cores: usize) -> 
     let kept: Vec<PathBuf> = (0..cores)
         .filter_map(|shard| Some(core_dir(data_dir, ShardId(shard.try_into().ok()?))))
         .collect();
-    let mut removed = false;
+    // Under its own name a folder is whole: half of a commit log looks like a damaged one.
+    let mut renamed = false;
     for dir in core_dirs(disk, data_dir).await? {
         if !kept.contains(&dir) {
-            disk.remove_dir_all(&dir).await?;
-            removed = true;
+            let mut doomed = dir.clone().into_os_string();
+            doomed.push(REMOVED_SUFFIX);
+            let doomed = PathBuf::from(doomed);
+            if disk.list_dir(&doomed).await.is_ok() {
+                disk.remove_dir_all(&doomed).await?;
+            }
+            disk.rename(&dir, &doomed).await?;
+            renamed = true;
         }
     }
-    if removed {
+    if renamed {
         disk.sync_dir(data_dir).await?;
+    }
+    for name in disk.list_dir(data_dir).await? {
+        if name.starts_with("core-") && name.ends_with(REMOVED_SUFFIX) {
+            disk.remove_dir_all(&data_dir.join(name)).await?;
+        }
     }
     Ok(())
 }

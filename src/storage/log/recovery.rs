@@ -436,11 +436,23 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
                 offset: base,
             });
         };
-        let start = Start {
+        let mut start = Start {
             segment_base: checkpoint.segment_base,
             position: checkpoint.position.0,
             offset: checkpoint.flushed_offset,
         };
+        // A log that could not make a new checkpoint keeps the former place in it, although the
+        // segment has been deleted since.
+        if let Some(first) = first_base.filter(|first| *first > start.segment_base)
+            && start.offset < first
+            && first <= log_start
+        {
+            start = Start {
+                segment_base: first,
+                position: 0,
+                offset: first,
+            };
+        }
         let size_bytes = self.folder.logs.get(&start.segment_base).copied();
         match size_bytes {
             None if start.position > 0 => {

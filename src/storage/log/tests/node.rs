@@ -10,7 +10,7 @@ use super::*;
 use crate::base::{ShardId, TopicId};
 use crate::io::local::Semaphore;
 use crate::io::sim_disk::{SimDisk, SimRandom};
-use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint, MergedCheckpoint};
+use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint};
 use crate::storage::commit::format::FileHeader;
 use crate::storage::commit::log::LocalResult;
 use crate::storage::commit::replay;
@@ -114,16 +114,31 @@ struct Checkpoints {
 impl Checkpoints {
     async fn write(&self) -> io::Result<()> {
         let _turn = self.turn.acquire(1).await;
+        let states = self.states().await;
+        self.save(states).await
+    }
+
+    async fn write_first(&self) -> io::Result<()> {
+        let checkpoint = self.checkpoint_of(self.states().await);
+        checkpoint::write_first(&self.disk, Path::new(DATA_DIR), self.shard, &checkpoint).await
+    }
+
+    async fn states(&self) -> Vec<(usize, PartitionCheckpoint)> {
         let logs = self.logs.borrow().clone();
         let mut states = Vec::new();
         for (partition, log) in logs {
             states.push((partition, log.checkpoint().await));
             yield_now().await;
         }
-        self.save(states).await
+        states
     }
 
     async fn save(&self, states: Vec<(usize, PartitionCheckpoint)>) -> io::Result<()> {
+        let checkpoint = self.checkpoint_of(states);
+        checkpoint::write(&self.disk, Path::new(DATA_DIR), self.shard, &checkpoint).await
+    }
+
+    fn checkpoint_of(&self, states: Vec<(usize, PartitionCheckpoint)>) -> CoreCheckpoint {
         self.sequence.set(self.sequence.get() + 1);
         let entries = states
             .into_iter()
@@ -133,13 +148,12 @@ impl Checkpoints {
                 state,
             })
             .collect();
-        let checkpoint = CoreCheckpoint {
+        CoreCheckpoint {
             generation: self.generation,
             sequence: self.sequence.get(),
             released_group: self.released_group.get(),
             entries,
-        };
-        checkpoint::write(&self.disk, Path::new(DATA_DIR), self.shard, &checkpoint).await
+        }
     }
 }
 
@@ -204,8 +218,32 @@ impl Node {
                 let known = merged.partitions.get(&key).cloned();
                 let logged = found.partitions.remove(&key).unwrap_or_default();
                 if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
-                    println!("TRACE start gen {generation} shard {shard}/{core_count} partition {partition}: {:?}", known.as_ref().map(|k| (k.log_start, k.durable_offset, k.segment_base, k.position, k.flushed_offset)));
-                    for e in &logged { println!("TRACE   own {} base {} pos {} {}", e.place.ownership>>16, e.place.segment_base, e.place.position, match &e.kind { crate::storage::commit::format::EntryKind::Inline(b) => format!("inline {}+{}", BatchView::header(b).unwrap().base_offset(), b.len()), other => format!("{other:?}") }); }
+                    println!(
+                        "TRACE start gen {generation} shard {shard}/{core_count} partition {partition}: {:?}",
+                        known.as_ref().map(|k| (
+                            k.log_start,
+                            k.durable_offset,
+                            k.segment_base,
+                            k.position,
+                            k.flushed_offset
+                        ))
+                    );
+                    for e in &logged {
+                        println!(
+                            "TRACE   own {} base {} pos {} {}",
+                            e.place.ownership >> 16,
+                            e.place.segment_base,
+                            e.place.position,
+                            match &e.kind {
+                                crate::storage::commit::format::EntryKind::Inline(b) => format!(
+                                    "inline {}+{}",
+                                    BatchView::header(b).unwrap().base_offset(),
+                                    b.len()
+                                ),
+                                other => format!("{other:?}"),
+                            }
+                        );
+                    }
                 }
                 let opened = open(&storage, partition, generation, known, logged).await?;
                 announce(partition, opened.promise.clone());
@@ -215,7 +253,12 @@ impl Node {
             if let Some((topic, _)) = found.partitions.keys().next() {
                 return Err(format!("the commit logs know {topic:?}, which never was"));
             }
-            if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() { println!("TRACE released {:?} torn {}", merged.released_groups, found.torn_groups); }
+            if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
+                println!(
+                    "TRACE released {:?} torn {}",
+                    merged.released_groups, found.torn_groups
+                );
+            }
             node.cores.push(Core {
                 storage,
                 checkpoints: Rc::new(Checkpoints {
@@ -231,13 +274,16 @@ impl Node {
         }
         held.sort_by_key(|held| held.partition);
         node.partitions = held;
-        node.start_commit_logs(&merged).await.map_err(failed)?;
+        node.start_commit_logs().await.map_err(failed)?;
         Ok(node)
     }
 
     /// As the shards do: each for itself, once all partitions are open.
-    async fn start_commit_logs(&self, _merged: &MergedCheckpoint) -> io::Result<()> {
+    async fn start_commit_logs(&self) -> io::Result<()> {
         let data_dir = Path::new(DATA_DIR);
+        for core in &self.cores {
+            core.checkpoints.write_first().await?;
+        }
         for (shard, core) in self.cores.iter().enumerate() {
             core.checkpoints.write().await?;
             let checkpoints = core.checkpoints.clone();

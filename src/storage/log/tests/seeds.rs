@@ -168,7 +168,11 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             1 => End::Kill,
             _ => End::CleanStop,
         };
-        if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() { println!("TRACE life {life} cores {core_count} crash {crash_at:?} may_fail {may_fail} end {end:?} promised {promised:?} flushed {flushed:?}"); }
+        if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
+            println!(
+                "TRACE life {life} cores {core_count} crash {crash_at:?} may_fail {may_fail} end {end:?} promised {promised:?} flushed {flushed:?}"
+            );
+        }
         let executor = SimExecutor::new(random.next_u64());
         let spawn = executor.spawn();
         let promises: Promises = RefCell::new(vec![None; partition_count]);
@@ -212,9 +216,15 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
                 for held in &node.partitions {
                     append_some(held, 1);
                     let end = held.log.log_end_offset();
-                    patiently(&node, &disk, held.log.wait_durable(end))
-                        .await
-                        .map_err(|error| error.to_string())?;
+                    while let Err(error) = patiently(&node, &disk, held.log.wait_durable(end)).await
+                    {
+                        if error != LogError::StorageFull {
+                            return Err(error.to_string());
+                        }
+                        // There is space again, and what waits for it is on its way.
+                        node.tick();
+                        yield_now().await;
+                    }
                     held.check().await?;
                 }
             }
