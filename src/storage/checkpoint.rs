@@ -143,6 +143,11 @@ pub async fn read_all<D: Disk>(
     let mut merged = MergedCheckpoint::default();
     let mut newest = HashMap::new();
     let dirs = core_dirs(disk, data_dir).await.map_err(failed)?;
+    // A killed process may leave a file whose new name is not durable yet, and what is read now is
+    // acted upon at once.
+    for dir in &dirs {
+        disk.sync_dir(dir).await.map_err(failed)?;
+    }
     let in_each = |dir: PathBuf| [FILE_NAME, FIRST_FILE_NAME].map(|name| (dir.clone(), name));
     for (dir, name) in dirs.into_iter().flat_map(in_each) {
         let file = dir.join(name);

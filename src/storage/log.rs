@@ -355,7 +355,8 @@ struct CommitState {
     files: VecDeque<(u64, Offset)>,
     /// Pending batches below it are to be logged once more, so that an older file is free.
     log_again: Option<Offset>,
-    logged_again: Offset,
+    /// Up to where that was done, and in which file.
+    logged_again: (Offset, u64),
     /// Where that began: what is below must be flushed.
     again_from: Offset,
     /// What is durable below it is to be put into the segment, however little it is.

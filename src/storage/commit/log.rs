@@ -55,8 +55,8 @@ pub trait CommitMember {
 pub enum Ack {
     /// All its batches below the offset are durable.
     Durable(Offset),
-    /// Its pending batches below the offset were logged once more.
-    LoggedAgain(Offset),
+    /// Its pending batches below the offset were logged once more, the last ones in that file.
+    LoggedAgain { end: Offset, file_number: u64 },
 }
 
 /// What is written and flushed together.

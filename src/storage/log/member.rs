@@ -127,7 +127,12 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             // What was written since it was pending is not logged again: it must be flushed.
             state.commit.again_from = state.written.offset.min(below);
             state.flush_wanted = state.flush_wanted.max(state.commit.again_from);
-            group.acknowledge(self.clone(), Ack::LoggedAgain(below));
+            let file_number = group.file_number();
+            let ack = Ack::LoggedAgain {
+                end: below,
+                file_number,
+            };
+            group.acknowledge(self.clone(), ack);
         }
         has_more
     }
@@ -180,7 +185,6 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             let is_pending = first.is_some_and(|first| first.entry.base_offset < end);
             if is_pending {
                 state.commit.log_again = Some(end);
-                state.commit.logged_again = state.commit.logged_again.min(written);
             }
             is_pending
         };
@@ -189,8 +193,11 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             self.submit_again();
         }
         self.wait_for(|state| {
-            let is_again =
-                state.commit.logged_again >= end && state.flushed.offset >= state.commit.again_from;
+            // In a later file than this one.
+            let (again_end, again_in) = state.commit.logged_again;
+            let is_again = again_end >= end
+                && again_in > number
+                && state.flushed.offset >= state.commit.again_from;
             state.is_closed() || state.flushed.offset >= end || is_again
         })
         .await?;
@@ -343,8 +350,8 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
                     Some(end)
                 }
                 Ack::Durable(_) => None,
-                Ack::LoggedAgain(end) => {
-                    state.commit.logged_again = state.commit.logged_again.max(end);
+                Ack::LoggedAgain { end, file_number } => {
+                    state.commit.logged_again = (end, file_number);
                     None
                 }
             };
@@ -355,7 +362,7 @@ impl<D: Disk, S: DerivedState> CommitMember for LogInner<D, S> {
             self.durable_waiters.wake_through(end.0);
             (self.events.on_durable)(end);
         }
-        if stages || matches!(ack, Ack::LoggedAgain(_)) {
+        if stages || matches!(ack, Ack::LoggedAgain { .. }) {
             self.wake_writer();
         }
     }
@@ -400,7 +407,7 @@ impl CommitState {
             is_waiting: false,
             files: VecDeque::new(),
             log_again: None,
-            logged_again: Offset::ZERO,
+            logged_again: (Offset::ZERO, 0),
             again_from: Offset::ZERO,
             stage_through: None,
             stages_all: false,

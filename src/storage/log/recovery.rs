@@ -444,7 +444,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         // A log that could not make a new checkpoint keeps the former place in it, although the
         // segment has been deleted since.
         if let Some(first) = first_base.filter(|first| *first > start.segment_base)
-            && start.offset < first
+            && start.offset <= first
             && first <= log_start
         {
             start = Start {

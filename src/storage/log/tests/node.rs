@@ -427,7 +427,7 @@ impl Held {
             commit.is_waiting,
             commit.files,
             commit.log_again,
-            commit.logged_again,
+            commit.logged_again.0,
             commit.again_from,
             commit.stage_through,
             commit.has_unlogged_writes,
