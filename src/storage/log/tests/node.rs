@@ -217,34 +217,6 @@ impl Node {
                 let key = (topic_id(partition), 0);
                 let known = merged.partitions.get(&key).cloned();
                 let logged = found.partitions.remove(&key).unwrap_or_default();
-                if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
-                    println!(
-                        "TRACE start gen {generation} shard {shard}/{core_count} partition {partition}: {:?}",
-                        known.as_ref().map(|k| (
-                            k.log_start,
-                            k.durable_offset,
-                            k.segment_base,
-                            k.position,
-                            k.flushed_offset
-                        ))
-                    );
-                    for e in &logged {
-                        println!(
-                            "TRACE   own {} base {} pos {} {}",
-                            e.place.ownership >> 16,
-                            e.place.segment_base,
-                            e.place.position,
-                            match &e.kind {
-                                crate::storage::commit::format::EntryKind::Inline(b) => format!(
-                                    "inline {}+{}",
-                                    BatchView::header(b).unwrap().base_offset(),
-                                    b.len()
-                                ),
-                                other => format!("{other:?}"),
-                            }
-                        );
-                    }
-                }
                 let opened = open(&storage, partition, generation, known, logged).await?;
                 announce(partition, opened.promise.clone());
                 logs.push((partition, opened.log.clone()));
@@ -252,12 +224,6 @@ impl Node {
             }
             if let Some((topic, _)) = found.partitions.keys().next() {
                 return Err(format!("the commit logs know {topic:?}, which never was"));
-            }
-            if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
-                println!(
-                    "TRACE released {:?} torn {}",
-                    merged.released_groups, found.torn_groups
-                );
             }
             node.cores.push(Core {
                 storage,

@@ -168,11 +168,6 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             1 => End::Kill,
             _ => End::CleanStop,
         };
-        if std::env::var("RINGMAIN_CRASH_TRACE").is_ok() {
-            println!(
-                "TRACE life {life} cores {core_count} crash {crash_at:?} may_fail {may_fail} end {end:?} promised {promised:?} flushed {flushed:?}"
-            );
-        }
         let executor = SimExecutor::new(random.next_u64());
         let spawn = executor.spawn();
         let promises: Promises = RefCell::new(vec![None; partition_count]);
