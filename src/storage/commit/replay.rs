@@ -20,6 +20,9 @@ use crate::base::{PartitionIndex, ShardId, TopicId};
 use crate::io::disk::{Disk, DiskFile, OpenMode};
 use crate::storage::checkpoint::{MergedCheckpoint, core_dir, core_dirs};
 
+#[cfg(test)]
+mod tests;
+
 /// Read at a time, in bytes: more than the largest group.
 const WINDOW_BYTES: usize = 4 << 20;
 
