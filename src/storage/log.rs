@@ -50,6 +50,7 @@ use super::waiters::Waiters;
 use crate::base::limits::DISK_BLOCK_BYTES;
 use crate::base::{Offset, PartitionIndex, TimestampMs, TopicId};
 use crate::io::disk::{Disk, Spawn};
+use crate::io::local::Semaphore;
 use segment::Segment;
 
 pub use append::AppendBatch;
@@ -71,6 +72,8 @@ pub struct CoreStorage<D: Disk> {
     /// Indexes of rolled segments; the weight is in bytes.
     pub indexes: Budget,
     commit_log: RefCell<Option<Rc<CommitLog<D>>>>,
+    /// Logs that put into their segments what is in the commit log, at the same time.
+    staging: Semaphore,
     /// Appends stop where less than this is free on the device; 0 is no limit.
     reserve_bytes: Cell<u64>,
     is_short_of_space: Cell<bool>,
@@ -90,6 +93,9 @@ enum Flaw {
     /// A commit file is used again although its entries are in no flushed segment.
     ReleasedTooEarly,
 }
+
+/// A device has use for a few writes in flight beside the commit log's.
+const STAGED_AT_A_TIME: usize = 4;
 
 /// Of a file system, a reserve takes at most one part in so many.
 const RESERVE_PART: u64 = 8;
@@ -111,6 +117,7 @@ impl<D: Disk> CoreStorage<D> {
             files: Budget::new(open_files_max),
             indexes: Budget::new(index_bytes_max),
             commit_log: RefCell::new(None),
+            staging: Semaphore::new(STAGED_AT_A_TIME),
             reserve_bytes: Cell::new(0),
             is_short_of_space: Cell::new(false),
             #[cfg(test)]

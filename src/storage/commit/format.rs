@@ -97,7 +97,13 @@ impl FileHeader {
             return Err(HeaderFault::Missing);
         };
         if magic != FILE_MAGIC {
-            return Err(HeaderFault::Missing);
+            // A file is zeros until its header is written.
+            let is_empty = header.iter().all(|byte| *byte == 0);
+            return Err(if is_empty {
+                HeaderFault::Missing
+            } else {
+                HeaderFault::Damaged
+            });
         }
         if version != VERSION {
             return Err(HeaderFault::Version(version));

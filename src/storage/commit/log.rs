@@ -29,7 +29,7 @@ const BLOCK: u64 = DISK_BLOCK_BYTES as u64;
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// Members that are emptied at the same time.
-const RELEASED_AT_A_TIME: usize = 16;
+const RELEASED_AT_A_TIME: usize = 4;
 
 /// Work that runs on the log's executor.
 pub type LocalResult<T> = Pin<Box<dyn Future<Output = io::Result<T>>>>;
@@ -323,6 +323,10 @@ impl<D: Disk> CommitLog<D> {
                 is_flushed.set(true);
                 if result.is_ok() {
                     self.note_flushed(written);
+                } else {
+                    // The next group may wait for room, which never comes now.
+                    self.state.borrow_mut().has_failed = true;
+                    self.freed.notify_all();
                 }
                 if let Some(waker) = self.state.borrow_mut().waker.take() {
                     waker.wake();
@@ -404,6 +408,9 @@ impl<D: Disk> CommitLog<D> {
             let freed = self.freed.notified();
             let members: Vec<_> = {
                 let mut state = self.state.borrow_mut();
+                if state.has_failed {
+                    return false;
+                }
                 if self.has_room(&state) {
                     return true;
                 }
@@ -576,15 +583,14 @@ impl<D: Disk> CommitLog<D> {
     async fn release_files(self: &Rc<Self>) -> io::Result<()> {
         loop {
             let (number, last_sequence, members) = {
-                let mut state = self.state.borrow_mut();
+                let state = self.state.borrow_mut();
                 if state.files.len() < 2 {
                     return Ok(());
                 }
-                let Some(oldest) = state.files.front_mut() else {
+                let Some(oldest) = state.files.front() else {
                     return Ok(());
                 };
-                let members = std::mem::take(&mut oldest.members);
-                (oldest.number, oldest.last_sequence, members)
+                (oldest.number, oldest.last_sequence, oldest.members.clone())
             };
             let mut failure = None;
             for some in members.chunks(RELEASED_AT_A_TIME) {
@@ -599,19 +605,8 @@ impl<D: Disk> CommitLog<D> {
                 None => (self.before_reuse)(last_sequence).await,
                 Some(error) => Err(error),
             };
-            let mut state = self.state.borrow_mut();
-            match result {
-                Ok(()) => {
-                    state.files.pop_front();
-                }
-                Err(error) => {
-                    if let Some(oldest) = state.files.front_mut() {
-                        oldest.members = members;
-                    }
-                    return Err(error);
-                }
-            }
-            drop(state);
+            result?;
+            self.state.borrow_mut().files.pop_front();
             self.freed.notify_all();
         }
     }

@@ -224,12 +224,13 @@ async fn read_log<D: Disk>(
         flushed = flushed.max(chain.flushed);
         if chain.first == 0 {
             end = end.or(Some((chain.file, BLOCK)));
-        } else if chain.first <= last + 1 {
+        } else if chain.first <= last.saturating_add(1) {
             last = chain.last;
             end = Some((chain.file, chain.end));
             log.entries.extend(chain.entries);
         } else {
-            log.torn_groups += usize::try_from(chain.last - chain.first + 1).unwrap_or(usize::MAX);
+            log.torn_groups +=
+                usize::try_from((chain.last - chain.first).saturating_add(1)).unwrap_or(usize::MAX);
         }
     }
     for (sequence, flushed_then) in beyond {
@@ -245,7 +246,7 @@ async fn read_log<D: Disk>(
             position,
             reason: format!(
                 "group {} is not readable, and a later one says that all up to {flushed} were flushed",
-                last + 1
+                last.saturating_add(1)
             ),
         });
     }
@@ -282,7 +283,7 @@ async fn read_file<D: Disk>(disk: &D, path: &Path, generation: u64) -> Result<Ch
             position += BLOCK;
             continue;
         };
-        is_in_chain &= chain.last == 0 || header.sequence == chain.last + 1;
+        is_in_chain &= chain.last == 0 || chain.last.checked_add(1) == Some(header.sequence);
         position += header.padded_len() as u64;
         if !is_in_chain {
             chain.beyond.push((header.sequence, header.flushed));

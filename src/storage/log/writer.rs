@@ -128,6 +128,13 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let mut unflushed: Option<Written<D::File>> = None;
         loop {
             let Some(written) = unflushed.take() else {
+                let is_staging = self.state.borrow().is_staging(self.has_commit_log());
+                // Many logs have enough to stage at the same moment: they take turns, so that the
+                // commit log's flushes need not wait behind all of them.
+                let _turn = match is_staging {
+                    true => Some(self.core.staging.acquire(1).await),
+                    false => None,
+                };
                 if let Some(segment) = self.segment_to_finish() {
                     self.finish_segment(&segment).await?;
                 } else if let Some(group) = self.take_group() {
@@ -182,7 +189,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
 
     /// The next batches of the segment being written, where they are to be written now.
     fn take_group(&self) -> Option<Group<D::File>> {
-        let has_commit_log = self.core.commit_log().is_some();
+        let has_commit_log = self.has_commit_log();
         let mut state = self.state.borrow_mut();
         if matches!(state.condition, Condition::Failed(_)) {
             return None;
@@ -191,10 +198,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         if segment.base != state.written.segment_base {
             return None;
         }
-        let is_staging = has_commit_log
-            && state.is_strict()
-            && !state.drains
-            && state.commit.route == Route::Inline;
+        let is_staging = state.is_staging(has_commit_log);
         if has_commit_log && !is_staging && state.little_is_direct() {
             return None;
         }
@@ -386,6 +390,10 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         }
         segment.exists.set(true);
         Ok(file)
+    }
+
+    fn has_commit_log(&self) -> bool {
+        self.core.commit_log().is_some()
     }
 
     fn first_base(&self) -> Option<Offset> {
@@ -591,6 +599,11 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
 }
 
 impl<F: DiskFile> LogState<F> {
+    /// Whether what is written next is in the commit log already.
+    fn is_staging(&self, has_commit_log: bool) -> bool {
+        has_commit_log && self.is_strict() && !self.drains && self.commit.route == Route::Inline
+    }
+
     fn is_flush_due(&self) -> bool {
         self.is_strict() || self.records_since_flush >= self.config.flush_messages
     }

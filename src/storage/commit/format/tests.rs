@@ -90,7 +90,6 @@ fn a_file_header_whose_bytes_are_damaged_is_never_taken() {
             damaged[at] ^= 1 << bit;
             let found = FileHeader::decode(&damaged);
             match at {
-                0..4 => assert_eq!(found, Err(HeaderFault::Missing), "byte {at}"),
                 4..8 => assert!(matches!(found, Err(HeaderFault::Version(_))), "byte {at}"),
                 _ => assert_eq!(found, Err(HeaderFault::Damaged), "byte {at}"),
             }
