@@ -137,12 +137,19 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     async fn secure(&self, end: Offset) -> io::Result<bool> {
         let inner = &self.inner;
         let commit_log = inner.core.commit_log();
-        let Some(commit_log) = commit_log.filter(|_| inner.state.borrow().is_strict()) else {
-            let flushed = self.flush_through(end).await;
-            return flushed.map(|()| true).map_err(io::Error::other);
-        };
+        // The flush rule may change meanwhile.
+        let was_strict = inner.state.borrow().is_strict();
+        if commit_log.is_none() || !was_strict {
+            self.want_flush(end);
+        }
         inner
-            .wait_for(|state| state.durable >= end || commit_log.is_short_of_room())
+            .wait_for(|state| {
+                let logs = commit_log.as_ref();
+                let logs = logs.filter(|_| was_strict || state.is_strict());
+                let is_enough =
+                    logs.is_some_and(|log| state.durable >= end || log.is_short_of_room());
+                state.flushed.offset >= end || is_enough
+            })
             .await?;
         let (written, is_durable) = {
             let state = inner.state.borrow();

@@ -563,7 +563,9 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
                 self.report.cut = Some((expected, FilePosition(position), fault));
             }
         }
-        if position < size_bytes || position > from {
+        // A killed process may also have left a size that is not durable, and only the last segment
+        // is looked at again.
+        if position < size_bytes || position > from || next.is_some() {
             let open = self.open_segment(segment).await?;
             if position < size_bytes {
                 self.io(open.file.truncate(position).await)?;
