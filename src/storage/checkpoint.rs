@@ -9,8 +9,9 @@
 //!       with one: i64 offset  u32 length  bytes
 //! ```
 //! Big-endian. A start writes its first checkpoint beside the last run's, as `checkpoint-next`,
-//! which goes when all cores have theirs: partitions may have changed cores. A generation is one run of the process; whatever the number of cores, the entry of
-//! the greatest generation and sequence is the valid one of a partition.
+//! which goes when all cores have theirs: partitions may have changed cores. A generation is one run
+//! of the process; whatever the number of cores, the entry of the greatest generation and sequence
+//! is the valid one of a partition.
 
 use std::collections::HashMap;
 use std::io;

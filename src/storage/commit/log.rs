@@ -583,7 +583,7 @@ impl<D: Disk> CommitLog<D> {
     async fn release_files(self: &Rc<Self>) -> io::Result<()> {
         loop {
             let (number, last_sequence, members) = {
-                let state = self.state.borrow_mut();
+                let state = self.state.borrow();
                 if state.files.len() < 2 {
                     return Ok(());
                 }
