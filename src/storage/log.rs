@@ -201,6 +201,8 @@ pub struct LogConfig {
     pub write_bytes_max: usize,
     /// The same where the batches are written from where they lie, in bytes.
     pub gathered_bytes_max: usize,
+    /// A write of so many bytes begins although the flush before it runs.
+    pub ahead_bytes_min: usize,
     /// Beyond so many unwritten bytes [`Log::wait_for_room`] waits.
     pub pending_bytes_max: usize,
     /// `flush.messages`: a flush is due after so many records. One: before each acknowledgement.
@@ -228,6 +230,7 @@ impl Default for LogConfig {
             // writes cost a quarter less than those that just exceed a power of two.
             write_bytes_max: (1 << 20) - DISK_BLOCK_BYTES,
             gathered_bytes_max: 2 << 20,
+            ahead_bytes_min: 1 << 20,
             pending_bytes_max: 8 << 20,
             flush_messages: 1,
             direct_bytes_min: 128 << 10,

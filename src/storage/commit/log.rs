@@ -3,14 +3,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
-use futures_lite::future::{yield_now, zip};
+use futures_lite::future::yield_now;
 
 use super::files;
 use super::format::{Entry, FileHeader, GROUP_HEADER_BYTES, encode_group};
@@ -131,7 +129,6 @@ struct State {
     next_sequence: u64,
     flushed_sequence: u64,
     runs: bool,
-    waker: Option<Waker>,
     is_releasing: bool,
     /// The last attempt to free a file failed.
     release_failed: bool,
@@ -212,7 +209,6 @@ impl<D: Disk> CommitLog<D> {
                 next_sequence: 1,
                 flushed_sequence: 0,
                 runs: false,
-                waker: None,
                 is_releasing: false,
                 release_failed: false,
                 is_stopping: false,
@@ -261,23 +257,18 @@ impl<D: Disk> CommitLog<D> {
     }
 
     fn wake(self: &Rc<Self>) {
-        let waker = {
+        {
             let mut state = self.state.borrow_mut();
             if state.has_failed {
                 state.controls.clear();
                 return;
             }
-            if !std::mem::replace(&mut state.runs, true) {
-                drop(state);
-                self.idle.close();
-                (self.spawn)(Box::pin(self.clone().run()));
+            if std::mem::replace(&mut state.runs, true) {
                 return;
             }
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
         }
+        self.idle.close();
+        (self.spawn)(Box::pin(self.clone().run()));
     }
 
     async fn run(self: Rc<Self>) {
@@ -300,71 +291,30 @@ impl<D: Disk> CommitLog<D> {
         self.idle.open();
     }
 
-    /// The next write begins while the flush of the former runs, as in a log's writer; a flush
-    /// begins when its write is complete and the flush before it has ended.
+    /// Groups are written and flushed one behind the other: the next one is what arrived during the
+    /// last flush.
     async fn write_groups(self: &Rc<Self>) -> io::Result<()> {
-        let mut unflushed: Option<Written> = None;
         loop {
-            let Some(written) = unflushed.take() else {
-                // All that can run now runs first: what it appends is in this group.
-                yield_now().await;
-                match self.next_group(None).await {
-                    Some(group) => unflushed = Some(self.write(group).await?),
-                    None => return Ok(()),
-                }
-                continue;
+            // All that can run now runs first: what it appends is in this group.
+            yield_now().await;
+            let Some(group) = self.next_group().await else {
+                return Ok(());
             };
-            let is_flushed = Cell::new(false);
-            let flush = async {
-                let result = match self.files.get(written.file) {
-                    Some(file) => file.sync_data().await,
-                    None => Err(io::ErrorKind::NotFound.into()),
-                };
-                is_flushed.set(true);
-                if result.is_ok() {
-                    self.note_flushed(written);
-                } else {
-                    // The next group may wait for room, which never comes now.
-                    self.state.borrow_mut().has_failed = true;
-                    self.freed.notify_all();
-                }
-                if let Some(waker) = self.state.borrow_mut().waker.take() {
-                    waker.wake();
-                }
-                result
-            };
-            let write_next = async {
-                yield_now().await;
-                match self.next_group(Some(&is_flushed)).await {
-                    Some(group) => self.write(group).await.map(Some),
-                    None => Ok(None),
-                }
-            };
-            let (flushed, next) = zip(flush, write_next).await;
-            flushed?;
-            unflushed = next?;
+            let written = self.write(group).await?;
+            let file = self.files.get(written.file);
+            file.ok_or(io::ErrorKind::NotFound)?.sync_data().await?;
+            self.note_flushed(written);
         }
     }
 
-    /// The next group, as soon as there is one and a file has room for it; nothing where there is
-    /// none, which is waited for until `is_flushed` is set, where that is given.
-    async fn next_group(self: &Rc<Self>, is_flushed: Option<&Cell<bool>>) -> Option<Group> {
+    /// The next group, as soon as a file has room for it; nothing where there is none.
+    async fn next_group(self: &Rc<Self>) -> Option<Group> {
         loop {
-            let has_work = poll_fn(|context| {
-                let mut state = self.state.borrow_mut();
-                if !state.waiting.is_empty() || !state.controls.is_empty() {
-                    return Poll::Ready(true);
-                }
-                if is_flushed.is_none_or(Cell::get) {
-                    return Poll::Ready(false);
-                }
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            });
-            if !has_work.await {
-                return None;
-            }
-            if !self.make_room().await {
+            let has_work = {
+                let state = self.state.borrow();
+                !state.waiting.is_empty() || !state.controls.is_empty()
+            };
+            if !has_work || !self.make_room().await {
                 return None;
             }
             let group = self.form_group();

@@ -5,7 +5,8 @@
 //!           | write 2  | wait| write 3   |
 //!                        acknowledge 1   acknowledge 2, 3
 //! ```
-//! On the direct way the next write begins while the flush of the former runs. Writes never overlap
+//! On the direct way the next write begins while the flush of the former runs, if it is a large one:
+//! a small one waits for more and saves a flush. Writes never overlap
 //! each other, so two that touch the same block are never in flight together; a flush begins only
 //! when the write that it covers is complete and the flush before it has ended, so acknowledgements
 //! are in order.
@@ -89,27 +90,27 @@ impl<F: DiskFile> Group<F> {
     /// blocks, and what is in the last, partly filled one. A block that two batches share is in
     /// both of their memories; the later one has all of it.
     fn placed_blocks(&self) -> Option<(Vec<Bytes>, Vec<u8>)> {
-        let (_, first_position) = self.entries.first()?;
-        let (last, last_position) = self.entries.last()?;
-        let end = last_position + last.len as u64;
-        if *first_position != self.start || end != self.end {
-            return None;
-        }
+        let (_, last_position) = self.entries.last()?;
         let mut pieces = Vec::with_capacity(self.entries.len());
         let mut last_block = Vec::new();
+        let mut at = self.start - self.start % BLOCK;
         for (entry, position) in &self.entries {
             let blocks = entry.blocks()?;
-            let used_bytes = (position % BLOCK) as usize + entry.len;
-            let whole_bytes = used_bytes - used_bytes % DISK_BLOCK_BYTES;
-            let is_last = position == last_position;
-            if is_last {
-                last_block = blocks.get(whole_bytes..used_bytes)?.to_vec();
-            }
-            pieces.push(if is_last {
-                blocks
+            let first_block = position - position % BLOCK;
+            let in_blocks = |position: u64| position.checked_sub(first_block).map(|at| at as usize);
+            let entry_end = position + entry.len as u64;
+            let end = if position == last_position {
+                let whole_end = self.end - self.end % BLOCK;
+                let used = in_blocks(whole_end)?..in_blocks(self.end)?;
+                last_block = blocks.get(used)?.to_vec();
+                self.end.next_multiple_of(BLOCK)
             } else {
-                blocks.slice(..whole_bytes)
-            });
+                entry_end - entry_end % BLOCK
+            };
+            let taken = in_blocks(at)?..in_blocks(end)?;
+            blocks.get(taken.clone())?;
+            pieces.push(blocks.slice(taken));
+            at = end;
         }
         Some((pieces, last_block))
     }
@@ -249,10 +250,14 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         (!group.entries.is_empty()).then_some(group)
     }
 
-    /// The next group, as soon as there is one; nothing when `flushed` is set before.
+    /// The next group, as soon as there is a large one; nothing when `flushed` is set before.
     async fn next_group(&self, flushed: &Cell<bool>) -> Option<Group<D::File>> {
         poll_fn(|context| {
-            if let Some(group) = self.take_group() {
+            let is_large = {
+                let state = self.state.borrow();
+                state.pending_bytes >= state.config.ahead_bytes_min
+            };
+            if is_large && let Some(group) = self.take_group() {
                 return Poll::Ready(Some(group));
             }
             if flushed.get() {

@@ -75,6 +75,7 @@ pub fn small_segments() -> LogConfig {
         preallocate_bytes_max: 8192,
         write_bytes_max: 6_000,
         gathered_bytes_max: 12_000,
+        ahead_bytes_min: 2_000,
         placed_bytes_min: 1_500,
         ..LogConfig::default()
     }
