@@ -25,6 +25,7 @@ use crate::cluster::{
 use crate::config::{
     BrokerConfig, ConfigError, Endpoint, Entries, Overrides, TopicDefaults, alter, format_cores,
 };
+use crate::io::blocks;
 use crate::io::probe;
 use crate::io::socket::{BoundListener, probe_address};
 use crate::observability::{MetricsRegistry, logging};
@@ -81,6 +82,7 @@ pub fn run(args: ServeArgs) -> Result<(), Failure> {
         .resolve(&available)
         .map_err(|error| Failure::usage(format!("`ringmain.cores`: {error}")))?;
     probe::raise_open_files_limit();
+    blocks::allow_advised_huge_pages();
     probe::probe_io_uring().map_err(Failure::run)?;
     Node::open(config, cores)?.run()
 }

@@ -83,7 +83,7 @@ pub trait DiskFile: 'static {
     /// [`io::ErrorKind::StorageFull`].
     async fn write_at(&self, buffer: Rc<Self::Buffer>, position: u64) -> io::Result<()>;
     /// Writes pieces of whole blocks, each in aligned memory
-    /// ([`aligned_blocks`](super::aligned::aligned_blocks)), one behind the other and without
+    /// ([`BlockPool::gather`](super::blocks::BlockPool::gather)), one behind the other and without
     /// copying them. Resolves as [`write_at`](Self::write_at).
     async fn write_pieces_at(&self, pieces: Vec<Bytes>, position: u64) -> io::Result<()>;
     /// Any position and length; fewer bytes come back only at the end of the file.

@@ -2,8 +2,8 @@
 //!
 //! Nothing above this module names glommio.
 
-pub mod aligned;
 pub mod bench_disk;
+pub mod blocks;
 pub mod disk;
 pub mod executor;
 pub mod local;

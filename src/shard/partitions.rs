@@ -552,7 +552,8 @@ impl Partitions {
         })
     }
 
-    /// What is due now and then: flushes that were postponed, writes that had no space, gauges.
+    /// What is due now and then: flushes that were postponed, writes that had no space, gauges, memory
+    /// that nobody uses.
     pub fn tick(&self, now: TimestampMs) {
         let router = &self.0.router;
         let metrics = &self.0.metrics;
@@ -565,6 +566,7 @@ impl Partitions {
         if let Some(commit_log) = self.0.storage.commit_log() {
             commit_log.retry();
         }
+        self.0.storage.tail.pool().trim();
     }
 
     pub fn expire_producers(&self, now: TimestampMs) {

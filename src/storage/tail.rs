@@ -15,7 +15,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::base::Offset;
-use crate::io::aligned::aligned_blocks;
+use crate::io::blocks::BlockPool;
 
 #[cfg(test)]
 mod tests;
@@ -55,8 +55,8 @@ impl BatchMemory {
     }
 
     /// Laid out in whole blocks. `head` is what the segment has before the batch in its block.
-    pub fn placed(head: &[u8], batch: &[u8]) -> Self {
-        let blocks = aligned_blocks(&[head, batch]);
+    pub fn placed(pool: &BlockPool, head: &[u8], batch: &[u8]) -> Self {
+        let blocks = pool.gather(&[head, batch]);
         Self {
             batch: blocks.slice(head.len()..head.len() + batch.len()),
             blocks: Some(blocks),
@@ -103,6 +103,8 @@ impl TailEntry {
 pub struct TailCache {
     budget_bytes: usize,
     used_bytes: Cell<usize>,
+    /// Memory of the placed batches.
+    pool: BlockPool,
     /// Oldest first; the entries are the logs' own.
     order: RefCell<VecDeque<Rc<TailEntry>>>,
 }
@@ -112,8 +114,14 @@ impl TailCache {
         Self {
             budget_bytes,
             used_bytes: Cell::new(0),
+            pool: BlockPool::new(budget_bytes),
             order: RefCell::default(),
         }
+    }
+
+    /// Memory for placed batches.
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
     }
 
     /// What the entries hold, in bytes.

@@ -82,11 +82,11 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         } else {
             None
         };
+        let tail = &inner.core.tail;
         let memory = match head {
-            Some(head) => BatchMemory::placed(&head, &batch.bytes),
+            Some(head) => BatchMemory::placed(tail.pool(), &head, &batch.bytes),
             None => BatchMemory::copied(&batch.bytes),
         };
-        let tail = &inner.core.tail;
         let entry = tail.insert(batch.base_offset, batch.last_offset, memory);
         state.drop_evicted();
         state.tail.push_back(entry.clone());

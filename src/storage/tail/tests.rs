@@ -34,7 +34,7 @@ fn released_entries_are_charged_no_more() {
 #[test]
 fn a_placed_batch_is_charged_with_its_blocks() {
     let cache = TailCache::new(1 << 30);
-    let memory = BatchMemory::placed(&[1; 100], &[2; 5_000]);
+    let memory = BatchMemory::placed(cache.pool(), &[1; 100], &[2; 5_000]);
     let entry = cache.insert(Offset(0), Offset(0), memory);
     assert_eq!(entry.bytes().unwrap()[..], [2; 5_000]);
     let blocks = entry.blocks().unwrap();
