@@ -65,6 +65,10 @@ pub trait Service<F: DiskFile>: 'static {
     fn count_bytes(&self, received: u64, sent: u64);
 }
 
+/// After so many bytes of requests other connections get their turn. Some milliseconds' worth of a fast
+/// client's bytes are in its socket's buffer: without turns, that is how long they would wait.
+const TURN_BYTES: usize = 512 << 10;
+
 /// Serves a connection until either side ends it; returns why.
 pub async fn serve_connection<F: DiskFile, S: Service<F>>(
     socket: Rc<Socket>,
@@ -85,12 +89,18 @@ pub async fn serve_connection<F: DiskFile, S: Service<F>>(
     ));
     let unsent = ConnectionUnsent::new(core_unsent);
     let mut reader = FrameReader::new(Rc::clone(&socket), frame_bytes_max, budget);
+    let mut turn_bytes = 0;
     let end = loop {
+        if turn_bytes >= TURN_BYTES {
+            turn_bytes = 0;
+            executor::yield_to_ring().await;
+        }
         outbound.wait_for_room(&unsent).await;
         let frame = match reader.next().await {
             Ok(frame) => frame,
             Err(end) => break end,
         };
+        turn_bytes += frame.bytes.len();
         service.count_bytes(frame.bytes.len() as u64 + 4, 0);
         let charge = Rc::new(unsent.charge());
         let started = service.start(&context, frame, &charge).await;

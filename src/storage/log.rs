@@ -74,6 +74,8 @@ pub struct CoreStorage<D: Disk> {
     commit_log: RefCell<Option<Rc<CommitLog<D>>>>,
     /// Logs that put into their segments what is in the commit log, at the same time.
     staging: Semaphore,
+    /// Bytes that writes into segments may have in flight.
+    in_flight: Semaphore,
     /// Appends stop where less than this is free on the device; 0 is no limit.
     reserve_bytes: Cell<u64>,
     is_short_of_space: Cell<bool>,
@@ -97,6 +99,9 @@ enum Flaw {
 /// A device has use for a few writes in flight beside the commit log's.
 const STAGED_AT_A_TIME: usize = 4;
 
+/// What keeps a device busy. More would make the commit log's writes wait behind it.
+const IN_FLIGHT_BYTES_MAX: usize = 4 << 20;
+
 /// Of a file system, a reserve takes at most one part in so many.
 const RESERVE_PART: u64 = 8;
 
@@ -118,6 +123,7 @@ impl<D: Disk> CoreStorage<D> {
             indexes: Budget::new(index_bytes_max),
             commit_log: RefCell::new(None),
             staging: Semaphore::new(STAGED_AT_A_TIME),
+            in_flight: Semaphore::new(IN_FLIGHT_BYTES_MAX),
             reserve_bytes: Cell::new(0),
             is_short_of_space: Cell::new(false),
             #[cfg(test)]

@@ -285,6 +285,11 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
         let first_block = group.start - group.start % BLOCK;
         let end_block = group.end.next_multiple_of(BLOCK);
         self.preallocate(segment, &file.file, end_block).await?;
+        let in_flight = &self.core.in_flight;
+        let write_bytes = (end_block - first_block) as usize;
+        let _turn = in_flight
+            .acquire(write_bytes.min(in_flight.capacity()))
+            .await;
         let last_block = match group.placed_blocks() {
             Some((pieces, last_block)) => {
                 file.file.write_pieces_at(pieces, first_block).await?;

@@ -25,6 +25,13 @@ pub struct Life {
     checkpoints: Checkpoints,
 }
 
+impl Drop for Life {
+    /// The logs hold the core's storage, which holds the commit log, which holds the logs.
+    fn drop(&mut self) {
+        self.core.commit_log.take();
+    }
+}
+
 /// Writes a partition's checkpoints, one at a time.
 #[derive(Clone)]
 struct Checkpoints {
