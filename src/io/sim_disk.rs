@@ -2,12 +2,16 @@
 //! what would survive a power loss:
 //!
 //! - every sector of a write that no completed flush covers may be lost or kept, each for itself;
+//! - a flush empties the device's cache: it also covers what was complete of other files, where that
+//!   overwrote blocks that were written and flushed with their own file before;
+//! - a block that was reserved and written may read as it was, zeros, until a flush of its own file:
+//!   its bytes reach the device with any flush, that they count does not;
 //! - a size that was not flushed (by writing, reserving or truncating) may revert;
 //! - a directory's changes that no [`sync_dir`](Disk::sync_dir) covers may be lost, in any subset;
 //! - an operation takes a random number of turns, so operations in flight complete in any order.
 //!
-//! It can fail or crash at the n-th operation, fill up, and lie about flushes. Two writes in flight
-//! that touch the same block are a bug of the caller's, and panic.
+//! It can fail or crash at the n-th operation, fail reads from the n-th on, fill up, and lie about
+//! flushes. Two writes in flight that touch the same block are a bug of the caller's, and panic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,6 +31,9 @@ mod image;
 
 #[cfg(test)]
 mod tests;
+
+/// What an error says of a read that fails on demand.
+pub const UNREADABLE: &str = "injected: unreadable";
 
 /// The most turns that an operation takes.
 const DELAY_TURNS_MAX: u64 = 3;
@@ -79,6 +86,11 @@ impl SimDisk {
                 crash_at: None,
                 crashed: false,
                 faults: BTreeMap::new(),
+                reads: 0,
+                failing_reads: 0..0,
+                completions: 0,
+                reached: 0,
+                flushes_reach_others: true,
                 capacity_bytes: None,
                 flushes_lie: false,
                 writes_lie: false,
@@ -110,6 +122,22 @@ impl SimDisk {
         self.lock().faults.insert(operation, kind);
     }
 
+    /// Reads of files and of directories, so far.
+    pub fn reads(&self) -> u64 {
+        self.lock().reads
+    }
+
+    /// So many reads of files and of directories fail, from the `first`-th on, as they do from a
+    /// bad sector.
+    pub fn fail_reads(&self, first: u64, count: u64) {
+        self.lock().failing_reads = first..first.saturating_add(count);
+    }
+
+    /// A flush covers its own file alone, as where each file is on a device of its own.
+    pub fn flush_each_file_alone(&self) {
+        self.lock().flushes_reach_others = false;
+    }
+
     /// Files that would be larger together fail to grow.
     pub fn set_capacity(&self, capacity_bytes: Option<u64>) {
         self.lock().capacity_bytes = capacity_bytes;
@@ -139,12 +167,15 @@ impl SimDisk {
         let mut random = SimRandom::new(seed);
         // Some crashes lose nearly all, some nearly nothing, most are in between.
         let kept_percent = [0, 10, 50, 90, 100][random.below(5) as usize];
+        let reached = state.reached;
         let inodes = state
             .inodes
             .iter()
             .map(|inode| match inode {
                 Inode::Dir(dir) => Inode::Dir(dir.after_crash(&mut random, kept_percent)),
-                Inode::File(file) => Inode::File(file.after_crash(&mut random, kept_percent)),
+                Inode::File(file) => {
+                    Inode::File(file.after_crash(&mut random, kept_percent, reached))
+                }
             })
             .collect();
         Self::with_inodes(random.next_u64(), inodes)
@@ -155,6 +186,8 @@ impl SimDisk {
     pub fn kill(&self, seed: u64) -> Self {
         let mut state = self.lock();
         state.crashed = true;
+        state.completions += 1;
+        let completion = state.completions;
         let mut random = SimRandom::new(seed);
         let inodes = state
             .inodes
@@ -168,23 +201,29 @@ impl SimDisk {
                 Inode::File(file) => {
                     let mut current = file.current.clone();
                     let mut unflushed = file.unflushed.clone();
-                    unflushed.retain(|change| change.is_complete || random.percent(50));
+                    unflushed.retain(|change| change.is_complete() || random.percent(50));
                     for change in &mut unflushed {
-                        if !change.is_complete {
+                        if !change.is_complete() {
                             apply(&change.kind, &mut current);
-                            change.is_complete = true;
+                            change.completion = Some(completion);
                         }
                     }
                     Inode::File(File {
                         current,
                         durable: file.durable.clone(),
+                        written: file.written.clone(),
                         unflushed,
                     })
                 }
             })
             .collect();
         let disk = Self::with_inodes(random.next_u64(), inodes);
-        disk.lock().next_change = state.next_change;
+        {
+            let mut after = disk.lock();
+            after.next_change = state.next_change;
+            after.completions = state.completions;
+            after.reached = state.reached;
+        }
         disk
     }
 
@@ -241,6 +280,20 @@ impl SimDisk {
         }
     }
 
+    /// Reads a file or a directory, and fails where that was asked for.
+    async fn read<T>(&self, read: impl FnOnce(&mut SimState) -> io::Result<T>) -> io::Result<T> {
+        let fails = {
+            let mut state = self.lock();
+            state.reads += 1;
+            state.failing_reads.contains(&state.reads)
+        };
+        self.look(|state| match fails {
+            true => Err(io::Error::other(UNREADABLE)),
+            false => read(state),
+        })
+        .await
+    }
+
     async fn look<T>(&self, look: impl FnOnce(&mut SimState) -> io::Result<T>) -> io::Result<T> {
         let turns = {
             let mut state = self.lock();
@@ -262,28 +315,33 @@ impl SimDisk {
             })
             .await?;
         let mut state = self.lock();
-        let lies = state.writes_lie;
-        state.file(inode)?.complete(id, lies);
+        let completion = (!state.writes_lie).then(|| state.next_completion());
+        state.file(inode)?.complete(id, completion);
         Ok(())
     }
 
     async fn flush(&self, inode: usize) -> io::Result<()> {
-        let covered = self
+        let (covered, reached) = self
             .operate(|state| {
+                let reached = state.completions;
+                let completion = state.next_completion();
                 let file = state.file(inode)?;
                 let covered: BTreeSet<u64> = file
                     .unflushed
                     .iter()
-                    .filter(|change| change.is_complete)
+                    .filter(|change| change.is_complete())
                     .map(|change| change.id)
                     .collect();
-                file.complete_late();
-                Ok(covered)
+                file.complete_late(completion);
+                Ok((covered, reached))
             })
             .await?;
         let mut state = self.lock();
         if !state.flushes_lie {
             state.file(inode)?.make_durable(&covered);
+            if state.flushes_reach_others {
+                state.reached = state.reached.max(reached);
+            }
         }
         Ok(())
     }
@@ -329,7 +387,7 @@ impl Disk for SimDisk {
     }
 
     async fn list_dir(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.look(|state| {
+        self.read(|state| {
             let inode = state.find(path)?;
             Ok(state.dir(inode)?.current.keys().cloned().collect())
         })
@@ -337,7 +395,7 @@ impl Disk for SimDisk {
     }
 
     async fn list_files(&self, path: &Path) -> io::Result<Vec<(String, u64)>> {
-        self.look(|state| {
+        self.read(|state| {
             let inode = state.find(path)?;
             let entries = state.dir(inode)?.current.clone();
             Ok(entries
@@ -438,7 +496,7 @@ impl Disk for SimDisk {
     }
 
     async fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.look(|state| {
+        self.read(|state| {
             let inode = state.find(path)?;
             Ok(state.file(inode)?.current.clone())
         })
@@ -496,7 +554,7 @@ impl DiskFile for SimFile {
 
     async fn read_at(&self, position: u64, len: usize) -> io::Result<Vec<u8>> {
         self.disk
-            .look(|state| {
+            .read(|state| {
                 let current = &state.file(self.inode)?.current;
                 let start = (position as usize).min(current.len());
                 let end = start.saturating_add(len).min(current.len());

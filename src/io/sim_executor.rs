@@ -106,6 +106,14 @@ impl SimExecutor {
     }
 }
 
+impl Drop for SimExecutor {
+    /// Tasks that never began hold what spawned them.
+    fn drop(&mut self) {
+        let new_tasks = self.new_tasks.take();
+        drop(new_tasks);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use futures_lite::future::{pending, yield_now};

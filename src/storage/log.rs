@@ -92,6 +92,8 @@ enum Flaw {
     None,
     /// A direct write leaves out what is pending and in the commit log only.
     DirectWithoutPending,
+    /// A direct append is acknowledged when the commit log is flushed, its segment not.
+    DirectWithoutFlush,
     /// A commit file is used again although its entries are in no flushed segment.
     ReleasedTooEarly,
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::{Component, Path};
 
 use super::SimRandom;
@@ -20,6 +21,13 @@ pub(super) struct SimState {
     pub(super) crash_at: Option<u64>,
     pub(super) crashed: bool,
     pub(super) faults: BTreeMap<u64, io::ErrorKind>,
+    pub(super) reads: u64,
+    pub(super) failing_reads: Range<u64>,
+    /// Changes of files that were completed.
+    pub(super) completions: u64,
+    /// Changes up to this completion are on the device's medium, whichever file was flushed.
+    pub(super) reached: u64,
+    pub(super) flushes_reach_others: bool,
     pub(super) capacity_bytes: Option<u64>,
     pub(super) flushes_lie: bool,
     pub(super) writes_lie: bool,
@@ -47,16 +55,26 @@ pub(super) struct Dir {
 pub(super) struct File {
     pub(super) current: Vec<u8>,
     pub(super) durable: Vec<u8>,
+    /// Numbers of the blocks that were written and flushed with this file: what overwrites them
+    /// counts as soon as it is on the medium.
+    pub(super) written: BTreeSet<u64>,
     pub(super) unflushed: Vec<Change>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Change {
     pub(super) id: u64,
-    pub(super) is_complete: bool,
+    /// The number of its completion; nothing while it is in flight.
+    pub(super) completion: Option<u64>,
     /// Called complete, and complete when the next flush has begun.
     pub(super) is_late: bool,
     pub(super) kind: ChangeKind,
+}
+
+impl Change {
+    pub(super) fn is_complete(&self) -> bool {
+        self.completion.is_some()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +89,11 @@ impl SimState {
     pub(super) fn add(&mut self, inode: Inode) -> usize {
         self.inodes.push(inode);
         self.inodes.len() - 1
+    }
+
+    pub(super) fn next_completion(&mut self) -> u64 {
+        self.completions += 1;
+        self.completions
     }
 
     pub(super) fn dir(&mut self, inode: usize) -> io::Result<&mut Dir> {
@@ -186,15 +209,17 @@ impl Dir {
     }
 }
 
+/// The numbers of the blocks that bytes at a position touch.
+fn blocks(position: u64, len: usize) -> Range<u64> {
+    let block = DISK_BLOCK_BYTES as u64;
+    position / block..(position + len as u64).div_ceil(block)
+}
+
 impl File {
     pub(super) fn issue(&mut self, id: u64, kind: ChangeKind, lies: bool) {
         if !lies && let ChangeKind::Write { position, bytes } = &kind {
-            let blocks = |position: u64, len: usize| {
-                let block = DISK_BLOCK_BYTES as u64;
-                position / block..(position + len as u64).div_ceil(block)
-            };
             let own = blocks(*position, bytes.len());
-            for other in self.unflushed.iter().filter(|change| !change.is_complete) {
+            for other in self.unflushed.iter().filter(|change| !change.is_complete()) {
                 if let ChangeKind::Write { position, bytes } = &other.kind {
                     let theirs = blocks(*position, bytes.len());
                     assert!(
@@ -204,41 +229,69 @@ impl File {
                 }
             }
         }
+        self.cut_written(&kind);
         self.unflushed.push(Change {
             id,
-            is_complete: false,
+            completion: None,
             is_late: false,
             kind,
         });
     }
 
-    pub(super) fn complete(&mut self, id: u64, lies: bool) {
+    /// The change is complete, or only called so where it has no number.
+    pub(super) fn complete(&mut self, id: u64, completion: Option<u64>) {
         if let Some(change) = self.unflushed.iter_mut().find(|change| change.id == id) {
-            change.is_complete = !lies;
-            change.is_late = lies;
+            change.completion = completion;
+            change.is_late = completion.is_none();
             apply(&change.kind, &mut self.current);
         }
     }
 
     /// What was called complete too early is so now.
-    pub(super) fn complete_late(&mut self) {
+    pub(super) fn complete_late(&mut self, completion: u64) {
         for change in &mut self.unflushed {
-            change.is_complete |= change.is_late;
+            if change.is_late {
+                change.completion.get_or_insert(completion);
+            }
         }
     }
 
     pub(super) fn make_durable(&mut self, covered: &BTreeSet<u64>) {
-        for change in &self.unflushed {
-            if covered.contains(&change.id) {
-                apply(&change.kind, &mut self.durable);
+        let (flushed, unflushed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unflushed)
+            .into_iter()
+            .partition(|change| covered.contains(&change.id));
+        self.unflushed = unflushed;
+        for change in &flushed {
+            apply(&change.kind, &mut self.durable);
+            if let ChangeKind::Write { position, bytes } = &change.kind {
+                self.written.extend(blocks(*position, bytes.len()));
             }
+            self.cut_written(&change.kind);
         }
-        self.unflushed
-            .retain(|change| !covered.contains(&change.id));
+        // What was cut since may be reserved anew already.
+        let sizes = self.unflushed.iter().map(|change| change.kind.clone());
+        for size in sizes.collect::<Vec<_>>() {
+            self.cut_written(&size);
+        }
     }
 
-    pub(super) fn after_crash(&self, random: &mut SimRandom, kept_percent: u64) -> Self {
+    /// What lies behind the end of a file is reserved anew when it grows again.
+    fn cut_written(&mut self, kind: &ChangeKind) {
+        if let ChangeKind::Size(len) = kind {
+            self.written
+                .split_off(&len.div_ceil(DISK_BLOCK_BYTES as u64));
+        }
+    }
+
+    pub(super) fn after_crash(
+        &self,
+        random: &mut SimRandom,
+        kept_percent: u64,
+        reached: u64,
+    ) -> Self {
         let mut image = self.durable.clone();
+        // Of each block that is not known to be written, whether what reached it counts.
+        let mut counts: BTreeMap<u64, bool> = BTreeMap::new();
         for change in &self.unflushed {
             match &change.kind {
                 ChangeKind::Size(_) => {
@@ -252,18 +305,28 @@ impl File {
                     if image.len() < end && random.percent(kept_percent) {
                         image.resize(end, 0);
                     }
+                    let is_on_medium = change.completion.is_some_and(|at| at <= reached);
                     for (nth, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
                         let at = start + nth * SECTOR_BYTES;
-                        if random.percent(kept_percent)
-                            && let Some(kept) = image.get_mut(at..at + sector.len())
-                        {
-                            kept.copy_from_slice(sector);
+                        let block = (at / DISK_BLOCK_BYTES) as u64;
+                        let counts = self.written.contains(&block)
+                            || *counts
+                                .entry(block)
+                                .or_insert_with(|| random.percent(kept_percent));
+                        let is_kept = counts && (is_on_medium || random.percent(kept_percent));
+                        let end = image.len().min(at + sector.len());
+                        if is_kept && at < end {
+                            image[at..end].copy_from_slice(&sector[..end - at]);
                         }
                     }
                 }
             }
         }
+        let is_written = |block: &u64| {
+            self.written.contains(block) || counts.get(block).is_some_and(|counts| *counts)
+        };
         Self {
+            written: blocks(0, image.len()).filter(is_written).collect(),
             current: image.clone(),
             durable: image,
             unflushed: Vec::new(),

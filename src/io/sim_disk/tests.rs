@@ -39,6 +39,75 @@ fn flushed_bytes_survive_and_unflushed_sectors_may_be_lost_one_by_one() {
     assert!(seen.len() > 20, "only {} outcomes", seen.len());
 }
 
+/// `/a` as `prepare` leaves it, flushed, with a write that only a flush of `/b` covers.
+fn overwritten(prepare: impl AsyncFnOnce(&SimFile), position: u64, is_alone: bool) -> SimDisk {
+    let disk = SimDisk::new(1);
+    run(async {
+        let file = disk.open(Path::new("/a"), OpenMode::Create).await.unwrap();
+        let other = disk.open(Path::new("/b"), OpenMode::Create).await.unwrap();
+        disk.sync_dir(Path::new("/")).await.unwrap();
+        prepare(&file).await;
+        file.sync_data().await.unwrap();
+        if is_alone {
+            disk.flush_each_file_alone();
+        }
+        write(&file, position, 2, 4096).await;
+        other.sync_data().await.unwrap();
+    })
+    .unwrap();
+    disk
+}
+
+fn outcomes(disk: &SimDisk) -> BTreeSet<Vec<u8>> {
+    (0..200)
+        .filter_map(|seed| after_crash(disk, seed))
+        .collect()
+}
+
+#[test]
+fn any_flush_covers_what_overwrites_written_blocks() {
+    let is_kept = |is_alone| {
+        let disk = overwritten(async |file| write(file, 0, 1, 8192).await, 0, is_alone);
+        outcomes(&disk) == BTreeSet::from([[[2; 4096], [1; 4096]].concat()])
+    };
+    assert!(is_kept(false));
+    assert!(!is_kept(true), "the files are on devices of their own");
+}
+
+#[test]
+fn a_write_into_reserved_space_may_read_zeros_until_its_own_file_is_flushed() {
+    let reserve = async |file: &SimFile| file.preallocate(4096).await.unwrap();
+    let either = BTreeSet::from([vec![0; 4096], vec![2; 4096]]);
+    let disk = overwritten(reserve, 0, false);
+    assert_eq!(outcomes(&disk), either);
+    assert_eq!(outcomes(&disk.kill(1)), either, "after a kill");
+    let disk = overwritten(reserve, 0, false);
+    run(async {
+        let file = disk.open(Path::new("/a"), OpenMode::Existing).await;
+        file.unwrap().sync_data().await.unwrap();
+    })
+    .unwrap();
+    assert_eq!(outcomes(&disk), BTreeSet::from([vec![2; 4096]]));
+
+    // Space that was cut off and reserved once more is as good as new.
+    let cut = async |file: &SimFile| {
+        write(file, 0, 1, 4096).await;
+        file.sync_data().await.unwrap();
+        file.truncate(0).await.unwrap();
+        file.preallocate(4096).await.unwrap();
+    };
+    assert_eq!(outcomes(&overwritten(cut, 0, false)), either);
+}
+
+#[test]
+fn a_write_that_makes_its_file_grow_may_be_lost_until_its_own_file_is_flushed() {
+    let disk = overwritten(async |file| write(file, 0, 1, 4096).await, 4096, false);
+    let outcomes = outcomes(&disk);
+    assert!(outcomes.contains(&vec![1; 4096]));
+    assert!(outcomes.contains([[1; 4096], [2; 4096]].concat().as_slice()));
+    assert!(outcomes.contains([[1; 4096], [0; 4096]].concat().as_slice()));
+}
+
 #[test]
 fn a_file_whose_folder_was_not_synced_may_vanish() {
     let disk = SimDisk::new(1);
@@ -135,6 +204,22 @@ fn a_fault_is_met_once_and_changes_nothing() {
         assert_eq!(file.read_at(0, 4096).await.unwrap(), [1; 4096]);
         write(&file, 0, 2, 4096).await;
         assert_eq!(file.read_at(0, 4096).await.unwrap(), [2; 4096]);
+    })
+    .unwrap();
+}
+
+#[test]
+fn reads_fail_where_they_are_told_to() {
+    let disk = SimDisk::new(1);
+    run(async {
+        let file = disk.open(Path::new("/a"), OpenMode::Create).await.unwrap();
+        write(&file, 0, 1, 4096).await;
+        disk.fail_reads(disk.reads() + 2, 3);
+        assert_eq!(file.read_at(0, 4096).await.unwrap(), [1; 4096]);
+        file.read_at(0, 4096).await.unwrap_err();
+        disk.read_file(Path::new("/a")).await.unwrap_err();
+        disk.list_files(Path::new("/")).await.unwrap_err();
+        assert_eq!(file.read_at(0, 4096).await.unwrap(), [1; 4096]);
     })
     .unwrap();
 }

@@ -232,7 +232,8 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
     }
 
     /// Removes the segments that lie whole below the log start, oldest first; returns how many.
-    /// The active segment stays.
+    /// The active segment stays, and so does what recovery replays behind the newest snapshot of the
+    /// derived state.
     ///
     /// # Errors
     /// The device failed; what is left is removed at the next call or at the next start.
@@ -242,10 +243,9 @@ impl<D: Disk, S: DerivedState> Log<D, S> {
         loop {
             let segment = {
                 let mut state = inner.state.borrow_mut();
-                let lies_below = state
-                    .segments
-                    .get(1)
-                    .is_some_and(|next| next.base <= state.log_start.min(state.flushed.offset));
+                let below = state.log_start.min(state.flushed.offset);
+                let below = below.min(state.snapshot_end());
+                let lies_below = state.segments.get(1).is_some_and(|next| next.base <= below);
                 let is_finished = state.segments.front().is_some_and(|first| {
                     first.base < state.flushed.segment_base && !first.is_saving.get()
                 });
@@ -417,6 +417,15 @@ async fn remove_if_there<D: Disk>(disk: &D, path: PathBuf) -> io::Result<()> {
 impl<F: DiskFile> LogState<F> {
     fn is_idle(&self) -> bool {
         !self.writer_runs && self.background_tasks == 0
+    }
+
+    /// The batches below are in a snapshot that recovery finds.
+    fn snapshot_end(&self) -> Offset {
+        let embedded = self.last_checkpoint.snapshot.as_ref();
+        let embedded = embedded.map_or(Offset::ZERO, |(offset, _)| *offset);
+        self.snapshots
+            .last()
+            .map_or(embedded, |file| embedded.max(*file))
     }
 }
 

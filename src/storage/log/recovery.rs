@@ -12,7 +12,8 @@
 //! | an index missing, malformed, behind or ahead | mended from the log |
 //! | a snapshot missing or malformed | the state is replayed from an older one, or from the start |
 //! | no checkpoint | all is scanned |
-//! | segments below the log start | a deletion that was interrupted: finished |
+//! | segments below the log start | a deletion that was interrupted: finished, as far as a snapshot goes |
+//! | no snapshot at or behind the first batch | the state of what is left, from the first batch on |
 //!
 //! A segment gets its file only when all before it is flushed and trimmed; so a bad batch in a
 //! segment that has a successor is damage even without a checkpoint.
@@ -241,7 +242,8 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         let log_start = checkpoint.map_or(first_base.unwrap_or(Offset::ZERO), |checkpoint| {
             checkpoint.log_start
         });
-        self.finish_deletion(log_start).await?;
+        let snapshot_end = self.snapshot_end(checkpoint).unwrap_or(log_start);
+        self.finish_deletion(log_start.min(snapshot_end)).await?;
         let flushed_offset = checkpoint.map_or(Offset::ZERO, |known| known.flushed_offset);
         self.apply_logged(logged, flushed_offset, log_start).await?;
         let start = self.find_start(checkpoint, log_start)?;
@@ -376,15 +378,30 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         self.dir.join(file_name(offset, kind))
     }
 
-    /// Removes segments that lie whole below the log start, and indexes without a log.
-    async fn finish_deletion(&mut self, log_start: Offset) -> Result<(), OpenError> {
+    /// The base of the last segment that has a file. All before it is flushed.
+    fn last_base(&self) -> Option<Offset> {
+        self.folder.logs.keys().next_back().copied()
+    }
+
+    /// Where the newest snapshot stands that may be restored; nothing where there is none.
+    fn snapshot_end(&self, checkpoint: Option<&PartitionCheckpoint>) -> Option<Offset> {
+        let embedded = checkpoint.and_then(|checkpoint| checkpoint.snapshot.as_ref());
+        let embedded = embedded.map(|(offset, _)| *offset);
+        let end = self.last_base().unwrap_or(Offset::ZERO);
+        let end = end.max(self.durable_offset);
+        let file = self.folder.snapshots.range(..=end).next_back().copied();
+        embedded.max(file)
+    }
+
+    /// Removes segments that lie whole below an offset, and indexes without a log.
+    async fn finish_deletion(&mut self, below: Offset) -> Result<(), OpenError> {
         let mut removed = false;
         loop {
             let mut bases = self.folder.logs.keys().copied();
             let (Some(first), Some(second)) = (bases.next(), bases.next()) else {
                 break;
             };
-            if second > log_start {
+            if second > below {
                 break;
             }
             self.io(self

@@ -153,7 +153,7 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             };
             let flushed = Cell::new(false);
             let flush = async {
-                let result = written.file.file.sync_data().await;
+                let result = self.flush(&written).await;
                 flushed.set(true);
                 if result.is_ok() {
                     self.note_flushed(written.mark);
@@ -172,6 +172,14 @@ impl<D: Disk, S: DerivedState> LogInner<D, S> {
             flush_result?;
             unflushed = write_result?;
         }
+    }
+
+    async fn flush(&self, written: &Written<D::File>) -> io::Result<()> {
+        #[cfg(test)]
+        if self.core.flaw.get() == super::Flaw::DirectWithoutFlush && written.reference.is_some() {
+            return Ok(());
+        }
+        written.file.file.sync_data().await
     }
 
     /// The segment that is written whole and has a successor with batches.

@@ -24,16 +24,21 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         first_index: &SegmentIndex,
         start: Start,
     ) -> Result<(), OpenError> {
+        let first_base = trusted
+            .front()
+            .map_or(start.segment_base, |first| first.base);
         // What is durable beyond the scan's start is in the commit log, and so in the segments by now.
         let known_end = self.durable_offset.max(start.offset);
-        let from = self.restore_snapshot(checkpoint, known_end).await?;
+        let known_end = self
+            .last_base()
+            .map_or(known_end, |last| last.max(known_end));
+        let from = self
+            .restore_snapshot(checkpoint, first_base, known_end)
+            .await?;
         let from = from.unwrap_or_else(|| {
             self.derived.borrow_mut().clear();
             Offset(i64::MIN)
         });
-        let first_base = trusted
-            .front()
-            .map_or(start.segment_base, |first| first.base);
         self.report.replayed_from = from.max(first_base);
         self.derived_from = from;
         for (nth, segment) in trusted.iter().enumerate() {
@@ -54,16 +59,27 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         Ok(())
     }
 
-    /// Restores the newest snapshot at or below `end` that is whole, and says where it stands.
-    pub(super) async fn restore_snapshot(
+    /// Restores the newest snapshot that is whole, at or below `end` and not before `first_base`, where
+    /// the batches begin that follow it; says where it stands.
+    async fn restore_snapshot(
         &mut self,
         checkpoint: Option<&PartitionCheckpoint>,
+        first_base: Offset,
         end: Offset,
     ) -> Result<Option<Offset>, OpenError> {
         let embedded = checkpoint.and_then(|checkpoint| checkpoint.snapshot.as_ref());
-        let mut candidates: Vec<Offset> = self.folder.snapshots.range(..=end).copied().collect();
+        if first_base > end {
+            return Ok(None);
+        }
+        let within = first_base..=end;
+        let mut candidates: Vec<Offset> = self
+            .folder
+            .snapshots
+            .range(within.clone())
+            .copied()
+            .collect();
         if let Some((offset, bytes)) = embedded
-            && *offset <= end
+            && within.contains(offset)
             && candidates.last().is_none_or(|newest| offset >= newest)
             && self.derived.borrow_mut().restore(bytes).is_ok()
         {

@@ -62,7 +62,9 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         let mut durable_end = Offset::ZERO;
         for entry in logged {
             let place = entry.place;
-            if place.segment_base < first_base {
+            if place.segment_base < first_base
+                && !self.folder.logs.contains_key(&place.segment_base)
+            {
                 continue;
             }
             let position = u64::from(place.position);

@@ -323,6 +323,16 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// The logs hold their core's storage, which holds the commit log, which makes checkpoints of
+    /// the logs.
+    fn drop(&mut self) {
+        for core in &self.cores {
+            core.checkpoints.logs.take();
+        }
+    }
+}
+
 fn shard_id(shard: usize) -> ShardId {
     ShardId(shard as u16)
 }

@@ -5,6 +5,7 @@ use futures_lite::future::{poll_once, yield_now};
 use super::simulated::*;
 use super::*;
 use crate::io::sim_disk::SimDisk;
+use crate::io::sim_executor::SimExecutor;
 use crate::storage::error::{AppendError, ReadError};
 
 fn live<T, F: Future<Output = T>>(run: impl FnOnce(Rc<Life>) -> F) -> T {
@@ -216,6 +217,59 @@ fn deleted_records_are_gone_and_their_segments_are_removed() {
         opened.append_durably(3).await;
         opened.check().await.unwrap();
     });
+}
+
+#[test]
+fn deletion_without_a_new_checkpoint_leaves_what_the_derived_state_is_restored_from() {
+    // The segments go before the process ends, or when the next one starts.
+    for is_removed in [true, false] {
+        let mut life = Life::new(SimDisk::new(11), 11);
+        let executor = std::mem::replace(&mut life.executor, SimExecutor::new(11));
+        let relaxed = LogConfig {
+            flush_messages: u64::MAX,
+            ..small_segments()
+        };
+        let start = executor.run(async {
+            life.make_dirs().await;
+            let opened = life.open(relaxed.clone()).await.unwrap();
+            opened.append_durably(30).await;
+            life.checkpoint(&opened.log).await;
+            opened.append_durably(60).await;
+            // Nothing new can be flushed, so that the checkpoint is the former one.
+            let disk = &life.core.disk;
+            disk.set_capacity(Some(disk.used_bytes() + 3_000));
+            loop {
+                let end = opened.append().unwrap();
+                if opened.log.wait_durable(end).await.is_err() {
+                    break;
+                }
+            }
+            // Behind the snapshot of the checkpoint, and before those of the last segments.
+            let segments = opened.log.segments();
+            let start = segments[segments.len() - 4].base;
+            assert_eq!(opened.log.advance_log_start(start), start);
+            life.checkpoint(&opened.log).await;
+            if is_removed {
+                let removed = opened.log.remove_old_segments().await.unwrap();
+                assert!(removed > 3, "removed {removed}");
+            }
+            start
+        });
+        let start = start.expect("the run stalled");
+
+        let mut life = Life::new(life.core.disk.kill(1), 12);
+        life.core.disk.set_capacity(None);
+        let executor = std::mem::replace(&mut life.executor, SimExecutor::new(12));
+        let ran = executor.run(async {
+            let opened = life.open(relaxed).await.unwrap();
+            assert_eq!(opened.log.log_start_offset(), start);
+            assert_eq!(opened.log.segments()[0].base, start);
+            let end = opened.log.log_end_offset();
+            assert_eq!(*opened.trace.borrow(), expected_trace(Offset::ZERO, end));
+            opened.check().await.unwrap();
+        });
+        ran.expect("the run stalled");
+    }
 }
 
 #[test]

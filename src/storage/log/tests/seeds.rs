@@ -147,6 +147,10 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             Lie::Flushes => disk.lie_about_flushes(),
             Lie::Writes => disk.complete_writes_early(),
         }
+        // A flaw is to be caught on the disk that keeps more.
+        if flaw == Flaw::None && random.percent(50) {
+            disk.flush_each_file_alone();
+        }
         let is_last = life + 1 == life_count;
         let crash_at = (!is_last && random.percent(70)).then(|| 1 + random.below(600));
         if let Some(crash_at) = crash_at {
@@ -317,6 +321,11 @@ fn flushes_that_begin_before_their_writes_completed_are_caught() {
 #[test]
 fn direct_appends_without_their_pending_bytes_are_caught() {
     assert!(is_caught(Lie::None, Flaw::DirectWithoutPending));
+}
+
+#[test]
+fn direct_appends_that_only_the_flush_of_the_commit_log_covers_are_caught() {
+    assert!(is_caught(Lie::None, Flaw::DirectWithoutFlush));
 }
 
 #[test]
