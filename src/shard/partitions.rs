@@ -26,7 +26,7 @@ use crate::storage::commit::format::{Entry, EntryKind, FileHeader};
 use crate::storage::commit::{self, CommitLog, LoggedEntries, replay};
 use crate::storage::names::{FileKind, file_name};
 use crate::storage::partition_files::replace_file;
-use crate::storage::{CoreStorage, LogIdentity, PartitionCheckpoint};
+use crate::storage::{CoreStorage, LogIdentity, PartitionCheckpoint, keep_logged};
 
 /// A partition of this shard, or why it is not there.
 #[derive(Clone)]
@@ -275,7 +275,7 @@ impl Partitions {
             }));
         }
         for opening in openings {
-            // What an offline partition did not take stays with what is put aside.
+            // What an offline partition did not take is kept for the start that opens it.
             found.logged.partitions.extend(opening.await);
         }
     }
@@ -389,10 +389,10 @@ impl Partitions {
         Ok(())
     }
 
-    /// Puts aside what the commit logs hold of partitions that are offline, and of topics that the
-    /// metadata does not know and whose deletion they do not tell: it is not ours to drop. A
-    /// partition's batches become a segment
-    /// that Kafka's tools read.
+    /// Keeps what the commit logs hold of partitions that are offline, for the start that opens them,
+    /// and puts aside what they hold of topics that the metadata does not know and whose deletion they
+    /// do not tell: it is not ours to drop. The batches put aside become a segment that Kafka's tools
+    /// read.
     ///
     /// # Errors
     /// One line that says what could not be written.
@@ -400,6 +400,25 @@ impl Partitions {
         let disk = &self.0.storage.disk;
         let data_dir = &self.config().data_dir;
         for ((topic_id, partition), entries) in logged.partitions {
+            let key = PartitionKey {
+                topic_id,
+                partition,
+            };
+            let offline = match self.0.slots.borrow().get(&key) {
+                Some(Slot::Offline { name, .. }) => Some(data_dir.join(name)),
+                Some(Slot::Online(_)) | None => None,
+            };
+            if let Some(dir) = offline.filter(|_| !entries.is_empty()) {
+                keep_logged(disk, &dir, &entries).await.map_err(|error| {
+                    format!(
+                        "cannot keep the records of an offline partition in {}: {error}",
+                        dir.display()
+                    )
+                })?;
+                warn!(dir = %dir.display(), entries = entries.len(),
+                    "the commit log holds records of a partition that is offline; they are kept in its folder until it can be opened");
+                continue;
+            }
             let mut bytes = Vec::new();
             for entry in &entries {
                 if let EntryKind::Inline(batches) = &entry.kind {
@@ -409,16 +428,7 @@ impl Partitions {
             if bytes.is_empty() {
                 continue;
             }
-            let key = PartitionKey {
-                topic_id,
-                partition,
-            };
-            let known = match self.0.slots.borrow().get(&key) {
-                Some(Slot::Offline { name, .. }) => Some(name.clone()),
-                Some(Slot::Online(_)) | None => None,
-            };
-            let topic = known.unwrap_or_else(|| format!("unknown-{partition}"));
-            let name = format!("{topic}.{}-stray", topic_id.0.simple());
+            let name = format!("unknown-{partition}.{}-stray", topic_id.0.simple());
             let dir = data_dir.join(name);
             let first = entries
                 .first()
@@ -435,7 +445,7 @@ impl Partitions {
                 )
             })?;
             warn!(dir = %dir.display(), %topic_id, partition, bytes = bytes.len(),
-                "the commit log holds records of a partition that is offline or whose topic does not exist; they are put aside, remove them when they are not needed");
+                "the commit log holds records of a partition whose topic does not exist; they are put aside, remove them when they are not needed");
         }
         Ok(())
     }

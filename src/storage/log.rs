@@ -56,7 +56,7 @@ use segment::Segment;
 pub use append::AppendBatch;
 pub use lifecycle::{SegmentInfo, remove_doomed_dirs};
 pub use reader::ReadOutcome;
-pub use recovery::RecoveryReport;
+pub use recovery::{RecoveryReport, keep_logged};
 pub use times::TimestampedOffset;
 
 const BLOCK: u64 = DISK_BLOCK_BYTES as u64;

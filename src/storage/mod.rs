@@ -28,5 +28,5 @@ pub use derived::DerivedState;
 pub use error::{AppendError, LogError, OpenError, ReadError};
 pub use log::{
     AppendBatch, CoreStorage, Log, LogConfig, LogEvents, LogIdentity, LogSetup, ReadOutcome,
-    RecoveryReport, SegmentInfo, TimestampedOffset,
+    RecoveryReport, SegmentInfo, TimestampedOffset, keep_logged,
 };

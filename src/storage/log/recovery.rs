@@ -6,6 +6,7 @@
 //! | batches up to the end of the file | the log, its end scanned from the checkpoint on |
 //! | zeros after the last batch | reserved space: trimmed |
 //! | the commit log ahead of the segment | its batches are put into their places first |
+//! | entries of commit logs kept by a start that could not open it | put into their places as well |
 //! | a bad batch in the last segment, at or above the durable offset | a torn tail: cut, and said |
 //! | a bad batch below the durable offset, or before a later segment | damage: offline |
 //! | a missing file, or one shorter than the durable position | damage: offline |
@@ -20,6 +21,7 @@
 
 mod derived;
 mod indexes;
+mod kept;
 mod logged;
 
 use std::cell::RefCell;
@@ -28,6 +30,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use self::kept::KEPT_ENTRIES;
+pub use self::kept::keep_logged;
 use self::logged::compare_reference;
 use super::scan::{Found, Scanner};
 use super::segment::Segment;
@@ -70,6 +74,7 @@ struct Folder {
     offset_indexes: BTreeSet<Offset>,
     time_indexes: BTreeSet<Offset>,
     snapshots: BTreeSet<Offset>,
+    has_kept_entries: bool,
 }
 
 impl Folder {
@@ -89,7 +94,7 @@ impl Folder {
                 Some((offset, FileKind::Snapshot)) => {
                     folder.snapshots.insert(offset);
                 }
-                None => {}
+                None => folder.has_kept_entries |= name == KEPT_ENTRIES,
             }
         }
         Ok(folder)
@@ -245,6 +250,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
         let snapshot_end = self.snapshot_end(checkpoint).unwrap_or(log_start);
         self.finish_deletion(log_start.min(snapshot_end)).await?;
         let flushed_offset = checkpoint.map_or(Offset::ZERO, |known| known.flushed_offset);
+        let logged = self.with_kept(logged).await?;
         self.apply_logged(logged, flushed_offset, log_start).await?;
         let start = self.find_start(checkpoint, log_start)?;
 
@@ -330,6 +336,7 @@ impl<D: Disk, S: DerivedState> Recovery<'_, D, S> {
             }
         }
         self.remove_stale_files(log_end).await?;
+        self.remove_kept().await?;
         Ok(Recovered {
             segments,
             log_start: log_start.min(log_end),

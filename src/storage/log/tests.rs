@@ -7,6 +7,7 @@ mod recovery;
 mod running;
 mod seeds;
 mod simulated;
+mod unreadable;
 
 use bytes::Bytes;
 
@@ -36,7 +37,7 @@ fn batch_at(base: Offset, records: i32, payload_bytes: usize) -> AppendBatch {
 }
 
 /// The bytes of all extents.
-async fn bytes_of<F: DiskFile>(outcome: &ReadOutcome<F::Shared>) -> Vec<u8> {
+async fn bytes_of<F: DiskFile>(outcome: &ReadOutcome<F::Shared>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for extent in &outcome.extents {
         match extent {
@@ -46,13 +47,13 @@ async fn bytes_of<F: DiskFile>(outcome: &ReadOutcome<F::Shared>) -> Vec<u8> {
                 position,
                 len,
             } => {
-                let file = F::from_shared(file).unwrap();
-                bytes.extend_from_slice(&file.read_at(*position, *len as usize).await.unwrap());
+                let file = F::from_shared(file)?;
+                bytes.extend_from_slice(&file.read_at(*position, *len as usize).await?);
             }
         }
     }
     assert_eq!(bytes.len() as u64, outcome.len);
-    bytes
+    Ok(bytes)
 }
 
 /// Reads everything from the log's start on, checks every batch, and returns the end.
@@ -62,7 +63,7 @@ async fn read_through<D: Disk, S: DerivedState>(log: &Log<D, S>, max_bytes: u64)
     let mut is_first = true;
     while offset < end {
         let outcome = log.read(offset, max_bytes, end, true).await.unwrap();
-        let bytes = bytes_of::<D::File>(&outcome).await;
+        let bytes = bytes_of::<D::File>(&outcome).await.unwrap();
         let mut rest = &bytes[..];
         assert!(!rest.is_empty(), "nothing at {offset}");
         while !rest.is_empty() {

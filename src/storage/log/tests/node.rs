@@ -9,7 +9,7 @@ use super::simulated::{DATA_DIR, expected_trace_of, small_segments};
 use super::*;
 use crate::base::{ShardId, TopicId};
 use crate::io::local::Semaphore;
-use crate::io::sim_disk::{SimDisk, SimRandom};
+use crate::io::sim_disk::{SimDisk, SimRandom, UNREADABLE};
 use crate::storage::checkpoint::{self, CheckpointEntry, CoreCheckpoint};
 use crate::storage::commit::format::FileHeader;
 use crate::storage::commit::log::LocalResult;
@@ -66,7 +66,7 @@ pub fn config() -> LogConfig {
 
 /// An open partition.
 pub struct Held {
-    partition: usize,
+    pub partition: usize,
     pub log: Log<SimDisk, Trace>,
     trace: Rc<RefCell<Trace>>,
     promise: Rc<Promise>,
@@ -109,6 +109,8 @@ struct Checkpoints {
     released_group: Cell<u64>,
     turn: Semaphore,
     logs: RefCell<Vec<(usize, Log<SimDisk, Trace>)>>,
+    /// What the last run knew of partitions that cannot be opened.
+    offline: Vec<(usize, PartitionCheckpoint)>,
 }
 
 impl Checkpoints {
@@ -142,6 +144,7 @@ impl Checkpoints {
         self.sequence.set(self.sequence.get() + 1);
         let entries = states
             .into_iter()
+            .chain(self.offline.iter().cloned())
             .map(|(partition, state)| CheckpointEntry {
                 topic_id: topic_id(partition),
                 partition: 0,
@@ -167,7 +170,7 @@ pub struct Node {
 
 impl Node {
     /// Recovers what the disk holds, and then begins the commit logs. `announce` is called with the
-    /// promise of each partition as soon as that is open.
+    /// promise of each partition as soon as that is open. Partitions that cannot be read are offline.
     pub async fn start(
         disk: &SimDisk,
         spawn: &Spawn,
@@ -213,11 +216,23 @@ impl Node {
             let storage = CoreStorage::new(disk.clone(), spawn.clone(), 5_000, 100_000, 3);
             storage.flaw.set(flaw);
             let mut logs = Vec::new();
+            let mut offline = Vec::new();
             for partition in (shard..partition_count).step_by(core_count) {
                 let key = (topic_id(partition), 0);
                 let known = merged.partitions.get(&key).cloned();
                 let logged = found.partitions.remove(&key).unwrap_or_default();
-                let opened = open(&storage, partition, generation, known, logged).await?;
+                let kept = (known.clone(), logged.clone());
+                let opened = open(&storage, partition, generation, known, logged).await;
+                if matches!(&opened, Err(error) if error.contains(UNREADABLE)) {
+                    let (known, logged) = kept;
+                    if !logged.is_empty() {
+                        let dir = dir(partition);
+                        keep_logged(disk, &dir, &logged).await.map_err(failed)?;
+                    }
+                    offline.extend(known.map(|known| (partition, known)));
+                    continue;
+                }
+                let opened = opened?;
                 announce(partition, opened.promise.clone());
                 logs.push((partition, opened.log.clone()));
                 held.push(opened);
@@ -235,6 +250,7 @@ impl Node {
                     released_group: Cell::new(0),
                     turn: Semaphore::new(1),
                     logs: RefCell::new(logs),
+                    offline,
                 }),
             });
         }
@@ -324,11 +340,12 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// The logs hold their core's storage, which holds the commit log, which makes checkpoints of
-    /// the logs.
+    /// The logs hold their core's storage, which holds the commit log, which holds its members and
+    /// makes checkpoints of them: lives would add up.
     fn drop(&mut self) {
         for core in &self.cores {
             core.checkpoints.logs.take();
+            core.storage.commit_log.take();
         }
     }
 }
@@ -447,7 +464,9 @@ impl Held {
             let outcome = self.log.read(offset, 6_000, end, true).await;
             let outcome =
                 outcome.map_err(|error| described(format!("reading {offset}: {error}")))?;
-            let bytes = bytes_of::<crate::io::sim_disk::SimFile>(&outcome).await;
+            let bytes = bytes_of::<crate::io::sim_disk::SimFile>(&outcome)
+                .await
+                .map_err(|error| described(format!("reading {offset}: {error}")))?;
             let mut rest = &bytes[..];
             if rest.is_empty() {
                 return Err(described(format!("nothing at {offset}, before {end}")));

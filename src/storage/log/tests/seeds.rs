@@ -7,7 +7,7 @@ use futures_lite::future::{poll_once, yield_now};
 
 use super::node::{Held, Node, Promise};
 use super::*;
-use crate::io::sim_disk::{SimDisk, SimRandom};
+use crate::io::sim_disk::{SimDisk, SimRandom, UNREADABLE};
 use crate::io::sim_executor::SimExecutor;
 
 const PARTITIONS_MAX: u64 = 6;
@@ -167,6 +167,15 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             let operation = disk.operations() + 1 + random.below(400);
             disk.fail_at(operation, io::ErrorKind::Other);
         }
+        let may_be_unreadable = !is_last && random.percent(15);
+        if may_be_unreadable {
+            let first = disk.reads() + 1 + random.below(150);
+            disk.fail_reads(first, if random.percent(30) { u64::MAX } else { 1 });
+        }
+        let is_injected = |error: &str| {
+            (may_fail && error.contains("injected"))
+                || (may_be_unreadable && error.contains(UNREADABLE))
+        };
         let end = match random.below(3) {
             0 => End::PowerLoss,
             1 => End::Kill,
@@ -189,17 +198,25 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             )
             .await;
             let node = match started {
-                Err(error) if may_fail && error.contains("injected") => return Ok(()),
+                Err(error) if is_injected(&error) => return Ok(()),
                 started => started?,
             };
             stage.set("checking");
-            for (held, promised) in node.partitions.iter().zip(&promised) {
+            let check = async |held: &Held| match held.check().await {
+                Err(error) if is_injected(&error) => Ok(()),
+                checked => checked,
+            };
+            for held in &node.partitions {
                 let end = held.log.log_end_offset();
-                if end < *promised {
+                let promised = promised[held.partition];
+                if end < promised {
                     return Err(format!("the log ends at {end}, promised was {promised}"));
                 }
-                held.check().await?;
+                check(held).await?;
                 held.check_trace()?;
+            }
+            if node.partitions.is_empty() {
+                return Ok(());
             }
             stage.set("working");
             work(&node, &disk, &mut life_random, steps).await;
@@ -207,7 +224,7 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
                 return Ok(());
             }
             for held in &node.partitions {
-                held.check().await?;
+                check(held).await?;
             }
             if is_last {
                 // Nothing is stuck: all that was appended becomes durable.
@@ -230,7 +247,7 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
             if end == End::CleanStop {
                 stage.set("closing");
                 match node.close().await {
-                    Err(error) if error.contains("no space") => {}
+                    Err(error) if error.contains("no space") || is_injected(&error) => {}
                     closed => closed?,
                 }
             }
@@ -238,7 +255,7 @@ fn run(seed: u64, lie: Lie, flaw: Flaw) -> Result<(), String> {
         });
         match result {
             Some(result) => result.map_err(|error| format!("life {life}: {error}"))?,
-            None if disk.has_crashed() || may_fail => {}
+            None if disk.has_crashed() || may_fail || may_be_unreadable => {}
             None => {
                 return Err(format!("life {life}: it stalled while {}", stage.get()));
             }

@@ -327,7 +327,9 @@ impl Opened {
                 .read(offset, 4_000, end, true)
                 .await
                 .map_err(|error| format!("reading {offset}: {error}"))?;
-            let bytes = bytes_of::<crate::io::sim_disk::SimFile>(&outcome).await;
+            let bytes = bytes_of::<crate::io::sim_disk::SimFile>(&outcome)
+                .await
+                .unwrap();
             let mut rest = &bytes[..];
             if rest.is_empty() {
                 return Err(format!("nothing at {offset}, before {end}"));
