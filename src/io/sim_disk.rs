@@ -186,8 +186,7 @@ impl SimDisk {
     pub fn kill(&self, seed: u64) -> Self {
         let mut state = self.lock();
         state.crashed = true;
-        state.completions += 1;
-        let completion = state.completions;
+        let completion = state.next_completion();
         let mut random = SimRandom::new(seed);
         let inodes = state
             .inodes

@@ -260,7 +260,6 @@ impl File {
         let (flushed, unflushed): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unflushed)
             .into_iter()
             .partition(|change| covered.contains(&change.id));
-        self.unflushed = unflushed;
         for change in &flushed {
             apply(&change.kind, &mut self.durable);
             if let ChangeKind::Write { position, bytes } = &change.kind {
@@ -269,10 +268,10 @@ impl File {
             self.cut_written(&change.kind);
         }
         // What was cut since may be reserved anew already.
-        let sizes = self.unflushed.iter().map(|change| change.kind.clone());
-        for size in sizes.collect::<Vec<_>>() {
-            self.cut_written(&size);
+        for change in &unflushed {
+            self.cut_written(&change.kind);
         }
+        self.unflushed = unflushed;
     }
 
     /// What lies behind the end of a file is reserved anew when it grows again.

@@ -358,9 +358,6 @@ impl<D: Disk> CommitLog<D> {
             let freed = self.freed.notified();
             let members: Vec<_> = {
                 let mut state = self.state.borrow_mut();
-                if state.has_failed {
-                    return false;
-                }
                 if self.has_room(&state) {
                     return true;
                 }
